@@ -1,0 +1,153 @@
+"""From losses to epsilon: four accountants, and the inverse that sizes noise for a target.
+
+All take S = 1/2 sum (Delta_m/sigma_m)^2 or the ratios Delta_m/sigma_m it is made of; none knows about labels.
+Logarithms are natural. `exact` is the tightest possible for composed Gaussians (Balle and Wang 2018, analytic Gaussian
+mechanism); `paper` is Theorem 1/3; `rdp` and `pld` come from google dp-accounting and serve as independent second
+opinions.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from fl.errors import PrivacyError
+
+
+class Accountant(StrEnum):
+    """How S becomes epsilon."""
+
+    PAPER = "paper"
+    EXACT = "exact"
+    RDP = "rdp"
+    PLD = "pld"
+
+
+def checked_delta(delta: float) -> float:
+    """`delta` if it lies in (0, 1), else `PrivacyError`."""
+    if not 0.0 < delta < 1.0:
+        raise PrivacyError(f"delta is {delta}: expected a number strictly between 0 and 1")
+    return delta
+
+
+def checked_epsilon(epsilon: float) -> float:
+    """`epsilon` if it is positive and finite, else `PrivacyError`."""
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise PrivacyError(f"epsilon is {epsilon}: expected a finite number above 0")
+    return epsilon
+
+
+def _checked_loss(total_loss: float) -> float:
+    if math.isnan(total_loss) or total_loss < 0:
+        raise PrivacyError(f"privacy loss S is {total_loss}: expected a number of at least 0")
+    return total_loss
+
+
+def epsilon_paper(total_loss: float, delta: float) -> float:
+    """Theorem 1/3: S + 2 sqrt(S log(1/delta))."""
+    loss, log_inverse = _checked_loss(total_loss), -math.log(checked_delta(delta))
+    return loss + 2.0 * math.sqrt(loss * log_inverse) if math.isfinite(loss) else math.inf
+
+
+def log_delta_exact(total_loss: float, epsilon: float) -> float:
+    """log of delta(epsilon) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), mu = sqrt(2 S), without cancellation."""
+    mu = math.sqrt(2.0 * _checked_loss(total_loss))
+    if mu == 0.0:
+        return -math.inf
+    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
+    log_ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - log_first
+    return log_first + math.log(-math.expm1(log_ratio)) if log_ratio < 0 else -math.inf
+
+
+def epsilon_exact(total_loss: float, delta: float) -> float:
+    """Smallest epsilon with delta(epsilon) <= delta for the composition; 0 where even epsilon = 0 has it."""
+    loss, log_delta = _checked_loss(total_loss), math.log(checked_delta(delta))
+    if not math.isfinite(loss):
+        return math.inf
+    if log_delta_exact(loss, 0.0) <= log_delta:
+        return 0.0
+    # The paper's bound is never below the exact value, so the root lies between 0 and it.
+    return float(
+        brentq(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, epsilon_paper(loss, delta), xtol=1e-12)
+    )
+
+
+def _epsilon_dp_accounting(make: Callable[[], object], ratios: Sequence[float], delta: float) -> float:
+    import dp_accounting
+
+    checked_delta(delta)
+    if any(math.isnan(ratio) or ratio < 0 for ratio in ratios):
+        raise PrivacyError("ratios Delta/sigma must be numbers of at least 0")
+    if any(math.isinf(ratio) for ratio in ratios):
+        return math.inf
+    accountant = make()
+    for ratio, count in Counter(ratios).items():
+        if ratio > 0:
+            accountant.compose(dp_accounting.GaussianDpEvent(1.0 / ratio), count)  # type: ignore[attr-defined]
+    return float(accountant.get_epsilon(delta))  # type: ignore[attr-defined]
+
+
+def epsilon_rdp(ratios: Sequence[float], delta: float) -> float:
+    """Renyi accountant of dp-accounting over uplinks with the given Delta_m/sigma_m."""
+
+    def make() -> object:
+        from dp_accounting import rdp
+
+        return rdp.RdpAccountant()
+
+    return _epsilon_dp_accounting(make, ratios, delta)
+
+
+def epsilon_pld(ratios: Sequence[float], delta: float) -> float:
+    """Privacy-loss-distribution accountant of dp-accounting; takes seconds: an oracle, not a progress bar."""
+
+    def make() -> object:
+        from dp_accounting import pld
+
+        return pld.PLDAccountant()
+
+    return _epsilon_dp_accounting(make, ratios, delta)
+
+
+def total_loss_of(ratios: Sequence[float]) -> float:
+    """S = 1/2 sum (Delta_m/sigma_m)^2."""
+    return 0.5 * math.fsum(ratio * ratio for ratio in ratios)
+
+
+def epsilon_of(accountant: Accountant, ratios: Sequence[float], delta: float) -> float:
+    """Epsilon of uplinks with the given Delta_m/sigma_m under one accountant."""
+    if accountant is Accountant.RDP:
+        return epsilon_rdp(ratios, delta)
+    if accountant is Accountant.PLD:
+        return epsilon_pld(ratios, delta)
+    return epsilon_of_loss(accountant, total_loss_of(ratios), delta)
+
+
+def epsilon_of_loss(accountant: Accountant, total_loss: float, delta: float) -> float:
+    """Epsilon from S alone: `paper` or `exact`."""
+    if accountant is Accountant.PAPER:
+        return epsilon_paper(total_loss, delta)
+    if accountant is Accountant.EXACT:
+        return epsilon_exact(total_loss, delta)
+    raise PrivacyError(f"accountant {accountant.value} needs the ratio of every uplink: use 'paper' or 'exact' here")
+
+
+def loss_for_epsilon(accountant: Accountant, epsilon: float, delta: float) -> float:
+    """Largest S whose epsilon is at most `epsilon`: the inverse of `epsilon_of_loss`.
+
+    paper: S = (sqrt(L + eps) - sqrt(L))^2 with L = log(1/delta), which is a^2/L with the a of Theorem 2.
+    """
+    checked_epsilon(epsilon)
+    log_inverse = -math.log(checked_delta(delta))
+    paper = (epsilon / (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse))) ** 2
+    if accountant is Accountant.PAPER:
+        return paper
+    if accountant is not Accountant.EXACT:
+        raise PrivacyError(f"noise is sized with accountant 'paper' or 'exact', not '{accountant.value}'")
+    high = paper
+    while epsilon_exact(high, delta) < epsilon:
+        high *= 2.0
+    return float(brentq(lambda loss: epsilon_exact(loss, delta) - epsilon, 0.5 * paper, high, rtol=1e-12))

@@ -1,0 +1,246 @@
+"""The privacy ledger: append-only JSON lines, written ahead of transmission, durable, chained by hash.
+
+Rows, in the order in which a run writes them:
+
+* `open`       once: what the run is (sizes of the clients, delta, label, neighbours, digest of its config)
+* `authorise`  before an uplink's first sample leaves: the mechanism's worst case
+* `account`    after it: the mechanism as it was (measured, on a radio), which replaces the worst case of that
+  `authorise`
+* `resume`     when a run is taken up again
+
+A transmission cannot be called back, so an `authorise` row without an `account` row counts with its worst case, and an
+uplink that is sent again is charged again. Each row holds the hash of the row before it and its own: an edited,
+reordered or missing row is noticed. Rows cut off cleanly at the end cannot be noticed from the file alone; the run's
+checkpoint holds the last hash it saw for that.
+
+Durability: a row is first written, whole and fsynced, to `<ledger>.next`, then appended and fsynced. A crash in the
+middle of an append leaves a torn last line whose full text is in `.next`; `Ledger.open` finishes exactly that line and
+nothing else.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.durable import append_durably, sync_folder, write_atomically
+from fl.errors import LedgerError, PrivacyError
+from fl.privacy.mechanism import Label, Neighbours, RoundMechanism
+
+FORMAT = 1
+_GENESIS = "0" * 64
+
+
+@dataclass(frozen=True)
+class LedgerHeader:
+    """What a ledger is about. sizes: samples of each client (public). config_sha256: digest of the resolved config."""
+
+    sizes: tuple[int, ...]
+    delta: float
+    label: Label
+    neighbours: Neighbours
+    config_sha256: str
+
+    @property
+    def sizes_array(self) -> NDArray[np.int64]:
+        """`sizes` as int64 (K,)."""
+        return np.asarray(self.sizes, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class LedgerContents:
+    """A verified ledger. `mechanisms`: one per authorised transmission, as accounted, else its worst case."""
+
+    header: LedgerHeader
+    mechanisms: tuple[RoundMechanism, ...]
+    authorised: int
+    accounted: int
+    resumes: int
+    head: str
+    hashes: frozenset[str]
+
+
+def _digest(row: Mapping[str, Any]) -> str:
+    body = {key: value for key, value in row.items() if key != "hash"}
+    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+
+
+def _encode(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def read_ledger(path: Path) -> LedgerContents:
+    """Verify the ledger at `path` and return what it says. Reads only; `LedgerError` names the first bad line."""
+    return _interpret(path, _verified_rows(path, _read_bytes(path)))
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LedgerError(f"cannot read ledger {path}: {error.strerror}; give the folder of a run") from error
+
+
+def _verified_rows(path: Path, content: bytes) -> list[dict[str, Any]]:
+    if not content:
+        raise LedgerError(f"ledger {path} is empty: expected an 'open' row; the privacy of this run is unknown")
+    lines = content.split(b"\n")
+    if lines.pop():
+        raise LedgerError(
+            f"ledger {path} line {len(lines) + 1} is truncated: the last row has no end; "
+            "if its run was killed, `airdp run ... --resume` completes it, else the privacy of this run is unknown"
+        )
+    rows: list[dict[str, Any]] = []
+    previous = _GENESIS
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            intact = isinstance(row, dict) and row.get("hash") == _digest(row)
+        except ValueError:
+            intact = False
+        if not intact:
+            raise LedgerError(f"ledger {path} line {number} does not match its hash: the file was edited or damaged")
+        if row.get("prev") != previous or row.get("seq") != number - 1:
+            raise LedgerError(
+                f"ledger {path} line {number} does not follow the line before it: a row was removed, added or moved"
+            )
+        previous = row["hash"]
+        rows.append(row)
+    return rows
+
+
+def _interpret(path: Path, rows: list[dict[str, Any]]) -> LedgerContents:
+    try:
+        first = rows[0]
+        if first["kind"] != "open" or first["format"] != FORMAT:
+            raise LedgerError(f"ledger {path} does not start with an 'open' row of format {FORMAT}")
+        header = LedgerHeader(
+            sizes=tuple(int(size) for size in first["sizes"]),
+            delta=float(first["delta"]),
+            label=Label(first["label"]),
+            neighbours=Neighbours(first["neighbours"]),
+            config_sha256=str(first["config_sha256"]),
+        )
+        spent: dict[int, RoundMechanism] = {}
+        accounted: set[int] = set()
+        for row in rows[1:]:
+            if row["kind"] == "authorise":
+                spent[row["seq"]] = RoundMechanism.from_json(row["mechanism"])
+            elif row["kind"] == "account":
+                if row["authorised_seq"] not in spent or row["authorised_seq"] in accounted:
+                    raise LedgerError(
+                        f"ledger {path} line {row['seq'] + 1} accounts for an uplink that was not authorised"
+                    )
+                spent[row["authorised_seq"]] = RoundMechanism.from_json(row["mechanism"])
+                accounted.add(row["authorised_seq"])
+            elif row["kind"] != "resume":
+                raise LedgerError(f"ledger {path} line {row['seq'] + 1} is of unknown kind '{row['kind']}'")
+    except (KeyError, TypeError, ValueError, PrivacyError) as error:
+        raise LedgerError(f"ledger {path} holds a row that cannot be read: {error}") from error
+    return LedgerContents(
+        header=header,
+        mechanisms=tuple(spent.values()),
+        authorised=len(spent),
+        accounted=len(accounted),
+        resumes=sum(row["kind"] == "resume" for row in rows),
+        head=rows[-1]["hash"],
+        hashes=frozenset(row["hash"] for row in rows),
+    )
+
+
+class Ledger:
+    """The writing side. Made by `create` or `open`; every method returns only when its row is on disk."""
+
+    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
+        """Use `create` or `open`."""
+        self._path = path
+        self._next_path = path.with_name(path.name + ".next")
+        self._seq = len(rows)
+        self.head: str = rows[-1]["hash"] if rows else _GENESIS
+        self.mechanisms: dict[int, RoundMechanism] = {}
+
+    @classmethod
+    def create(cls, path: Path, header: LedgerHeader) -> "Ledger":
+        """Start a ledger at `path`, which must not exist."""
+        if path.exists():
+            raise LedgerError(f"ledger {path} exists already: resume its run or choose another folder")
+        ledger = cls(path, [])
+        ledger._append(
+            "open",
+            {
+                "format": FORMAT,
+                "sizes": list(header.sizes),
+                "delta": header.delta,
+                "label": header.label.value,
+                "neighbours": header.neighbours.value,
+                "config_sha256": header.config_sha256,
+            },
+        )
+        return ledger
+
+    @classmethod
+    def open(cls, path: Path) -> "Ledger":
+        """Take up the ledger at `path` after verifying it, finishing a line that a crash has torn."""
+        content = _finish_torn_line(path, _read_bytes(path))
+        rows = _verified_rows(path, content)
+        contents = _interpret(path, rows)
+        ledger = cls(path, rows)
+        authorised = [row["seq"] for row in rows if row["kind"] == "authorise"]
+        ledger.mechanisms = dict(zip(authorised, contents.mechanisms, strict=True))
+        ledger._append("resume", {"authorised": contents.authorised, "accounted": contents.accounted})
+        return ledger
+
+    def authorise(self, mechanism: RoundMechanism) -> int:
+        """Charge the worst case of an uplink that is about to be sent. Returns the row number, for `account`."""
+        seq = self._append("authorise", {"mechanism": mechanism.to_json()})
+        self.mechanisms[seq] = mechanism
+        return seq
+
+    def account(self, authorised_seq: int, mechanism: RoundMechanism) -> None:
+        """Replace the worst case of row `authorised_seq` by what the uplink really was."""
+        if authorised_seq not in self.mechanisms:
+            raise LedgerError(
+                f"row {authorised_seq} authorised nothing: an uplink is accounted for after it was authorised"
+            )
+        self._append("account", {"authorised_seq": authorised_seq, "mechanism": mechanism.to_json()})
+        self.mechanisms[authorised_seq] = mechanism
+
+    def _append(self, kind: str, fields: Mapping[str, Any]) -> int:
+        seq = self._seq
+        row = {
+            "seq": seq,
+            "kind": kind,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            **fields,
+            "prev": self.head,
+        }
+        row["hash"] = _digest(row)
+        line = _encode(row)
+        write_atomically(self._next_path, line)
+        append_durably(self._path, line)
+        if seq == 0:
+            sync_folder(self._path.parent)
+        self._seq, self.head = seq + 1, row["hash"]
+        return seq
+
+
+def _finish_torn_line(path: Path, content: bytes) -> bytes:
+    """Append the rest of a torn last line where `.next` has its full text; otherwise return `content` as it is."""
+    torn = content.rpartition(b"\n")[2]
+    next_path = path.with_name(path.name + ".next")
+    if (content and not torn) or not next_path.exists():
+        return content
+    whole = next_path.read_bytes()
+    if not (whole.endswith(b"\n") and whole.count(b"\n") == 1 and whole.startswith(torn)):
+        return content
+    missing = whole[len(torn) :]
+    # Verified as a whole before anything is written, so that a damaged ledger stays as it was found.
+    _verified_rows(path, content + missing)
+    append_durably(path, missing)
+    return content + missing
