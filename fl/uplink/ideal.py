@@ -1,0 +1,61 @@
+"""The exact weighted sum: a reference for learning, with no radio and no privacy (epsilon is infinite)."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.privacy.clipping import BoundedUpdate
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_update
+from fl.uplink.jammer import SILENT
+from fl.uplink.power_control import ClientPower
+
+
+@dataclass(frozen=True)
+class IdealUplink:
+    """sizes: samples of each client (K,). coordinates: d. The aggregate is sum_i p_i u_i."""
+
+    sizes: NDArray[np.int64]
+    coordinates: int
+    clip_norm: float
+    record_bounded: bool
+
+    def plan(self, uplink: int) -> UplinkPlan:
+        """Every client sends at its weight; the mechanism says that there is no noise."""
+        count = len(self.sizes)
+        mechanism = RoundMechanism(
+            uplink=uplink,
+            received_gains=(1.0,) * count,
+            sigma=0.0,
+            sigma_origin=SigmaOrigin.NONE,
+            record_bounded=self.record_bounded,
+            clip_norm=self.clip_norm,
+            alpha_u=1.0,
+            alpha_cj=0.0,
+            jammer_gain=0.0,
+            noise_std_real=0.0,
+        )
+        weights = self.sizes / self.sizes.sum()
+        powers = tuple(ClientPower(complex(weight), 1.0) for weight in weights)
+        return UplinkPlan(uplink, 1.0, np.ones(count, np.complex128), weights, powers, SILENT, None, 0, mechanism)
+
+    def prepare(self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Prepared:
+        """Add the weighted updates up as they come."""
+        total = np.zeros(cells_needed(self.coordinates), np.complex64)
+        energy = np.zeros(len(self.sizes))
+        clipped = 0
+        for client, update in updates:
+            checked_update(plan, client, update, self.coordinates, self.clip_norm, int(self.sizes[client]))
+            signal = as_cells(update.values) * np.float32(plan.weights[client])
+            energy[client] = np.vdot(signal, signal).real
+            clipped += update.norm_before > update.clip_norm
+            total += signal
+        return Prepared(total, self.coordinates, np.ones(len(self.sizes)), energy, clipped)
+
+    def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
+        """Hand the sum over as it is."""
+        values = as_coordinates(prepared.cells, prepared.coordinates)
+        return Aggregate(values, plan.mechanism, math.sqrt(float(np.vdot(values, values))), 0.0)

@@ -1,0 +1,17 @@
+"""Choices about an uplink that a config makes."""
+
+from enum import StrEnum
+
+
+class Backoff(StrEnum):
+    """How a client chooses s_i: for any update within the clip norm (public), or for the update it has (`actual`)."""
+
+    WORST_CASE = "worst-case"
+    ACTUAL = "actual"
+
+
+class Rescale(StrEnum):
+    """`rescaled`: the server multiplies by tau/alpha_u; `literal`: by 1/alpha_u, as printed. Epsilon is the same."""
+
+    RESCALED = "rescaled"
+    LITERAL = "literal"

@@ -1,0 +1,175 @@
+"""The paper's channel on cells: y = sum_i h_i x_i + h_CJ x_CJ + z, gains constant within an uplink."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.errors import ConfigError
+from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.streams import Stream
+from fl.uplink.channel import Channel, ChannelState
+from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_update
+from fl.uplink.jammer import SILENT, FactorOn, JammerPlan, JammerRole, reachable_alpha_u, size_jammer
+from fl.uplink.modes import Backoff, Rescale
+from fl.uplink.power_control import ClientPower, alpha_u_without_backoff, control_power
+from phy.fading import circular_noise
+
+MAX_POSTPONED = 1000
+"""Soundings in a row without the needed jammer after which the uplink gives up."""
+
+
+@dataclass(frozen=True)
+class JammerSettings:
+    """sigma_required: from the target. amplitude_limit: of a node that is not a client; clients keep their own."""
+
+    role: JammerRole = JammerRole.NONE
+    sigma_required: float = 0.0
+    factor: float = 1.0
+    factor_on: FactorOn = FactorOn.AMPLITUDE
+    availability: float = 1.0
+    amplitude_limit: float = math.inf
+
+
+@dataclass(frozen=True)
+class SymbolUplink:
+    """sizes: samples of each client (K,). limits: P_i, limits on ||x_i||^2 (K,). noise_std_real: sigma_c.
+
+    alpha_u: a number, or None for the largest that keeps every s_i = 1, chosen anew in each uplink.
+    streams: generator for a purpose and an uplink number.
+    """
+
+    sizes: NDArray[np.int64]
+    coordinates: int
+    clip_norm: float
+    record_bounded: bool
+    channel: Channel
+    noise_std_real: float
+    limits: NDArray[np.float64]
+    alpha_u: float | None
+    backoff: Backoff
+    rescale: Rescale
+    jammer: JammerSettings
+    streams: Callable[[Stream, int], np.random.Generator]
+
+    def __post_init__(self) -> None:
+        """Refuse values for which the equations have no meaning."""
+        checked_clip_norm(self.clip_norm)
+        for name, value in (
+            ("noise standard deviation", self.noise_std_real),
+            ("alpha_u", 1.0 if self.alpha_u is None else self.alpha_u),
+        ):
+            if not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"{name} is {value}: expected a finite number above 0")
+
+    def plan(self, uplink: int) -> UplinkPlan:
+        """Sound, choose alpha_u, size the jammer, and let each client decide from its own gain.
+
+        A needed jammer that is absent costs no privacy: the uplink is postponed to the next sounding.
+        """
+        rng = self.streams(Stream.CHANNEL, uplink)
+        for postponed in range(MAX_POSTPONED):
+            state = self.channel.state(uplink, rng)
+            silent = (uplink - 1) % len(self.sizes) if self.jammer.role is JammerRole.ROTATING else None
+            alpha_u, jammer = self._choose_noise(state, silent)
+            if jammer.needed and self.jammer.availability < 1.0 and rng.random() >= self.jammer.availability:
+                continue
+            # A rotating client that need not jam learns like the others.
+            return self._plan_clients(uplink, state, alpha_u, jammer, silent if jammer.needed else None, postponed)
+        raise ConfigError(f"the jammer was absent in {MAX_POSTPONED} soundings in a row: raise jammer.availability")
+
+    def _choose_noise(self, state: ChannelState, silent: int | None) -> tuple[float, JammerPlan]:
+        weights = self.sizes / self.sizes.sum()
+        alpha_u = self.alpha_u or alpha_u_without_backoff(weights, state.clients, self.limits)
+        if self.jammer.role is JammerRole.NONE:
+            return alpha_u, SILENT
+        gain = abs(state.jammer if silent is None else state.clients[silent])
+        # A jamming client spreads its P_i over all real coordinates: alpha_CJ^2 d <= P_i.
+        limit = self.jammer.amplitude_limit if silent is None else math.sqrt(self.limits[silent] / self.coordinates)
+        if math.isfinite(limit):
+            alpha_u = reachable_alpha_u(
+                alpha_u,
+                sigma_required=self.jammer.sigma_required,
+                gain=gain,
+                noise_std_real=self.noise_std_real,
+                amplitude_limit=limit,
+            )
+        jammer = size_jammer(
+            sigma_required=self.jammer.sigma_required,
+            alpha_u=alpha_u,
+            gain=gain,
+            noise_std_real=self.noise_std_real,
+            factor=self.jammer.factor,
+            factor_on=self.jammer.factor_on,
+            amplitude_limit=limit,
+        )
+        return alpha_u, jammer
+
+    def _plan_clients(
+        self, uplink: int, state: ChannelState, alpha_u: float, jammer: JammerPlan, silent: int | None, postponed: int
+    ) -> UplinkPlan:
+        weights = self.sizes / self.sizes.sum()
+        powers = tuple(
+            control_power(
+                alpha_u=alpha_u, weight=float(weight), gain=complex(gain), clip_norm=self.clip_norm, limit=float(limit)
+            )
+            for weight, gain, limit in zip(weights, state.clients, self.limits, strict=True)
+        )
+        claimed = (power.received_gain if self.backoff is Backoff.WORST_CASE else 1.0 for power in powers)
+        mechanism = RoundMechanism(
+            uplink=uplink,
+            received_gains=tuple(0.0 if client == silent else gain for client, gain in enumerate(claimed)),
+            sigma=math.hypot(jammer.gain * jammer.alpha, self.noise_std_real) / alpha_u,
+            sigma_origin=SigmaOrigin.SIMULATED,
+            record_bounded=self.record_bounded,
+            clip_norm=self.clip_norm,
+            alpha_u=alpha_u,
+            alpha_cj=jammer.alpha,
+            jammer_gain=jammer.gain,
+            noise_std_real=self.noise_std_real,
+        )
+        return UplinkPlan(uplink, alpha_u, state.clients, weights, powers, jammer, silent, postponed, mechanism)
+
+    def prepare(self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Prepared:
+        """x_i = alpha_i u_i as the updates come, and the sum of h_i x_i. One signal in memory at a time."""
+        total = np.zeros(cells_needed(self.coordinates), np.complex64)
+        backoffs = np.full(len(self.sizes), math.inf)
+        energy = np.zeros(len(self.sizes))
+        clipped = 0
+        for client, update in updates:
+            checked_update(plan, client, update, self.coordinates, self.clip_norm, int(self.sizes[client]))
+            power = (
+                plan.powers[client] if self.backoff is Backoff.WORST_CASE else self._actual_power(plan, client, update)
+            )
+            signal = as_cells(update.values) * np.complex64(power.alpha)
+            energy[client] = np.vdot(signal, signal).real
+            backoffs[client] = power.backoff
+            clipped += update.norm_before > update.clip_norm
+            signal *= np.complex64(plan.gains[client])
+            total += signal
+        return Prepared(total, self.coordinates, backoffs, energy, clipped)
+
+    def _actual_power(self, plan: UplinkPlan, client: int, update: BoundedUpdate) -> ClientPower:
+        return control_power(
+            alpha_u=plan.alpha_u,
+            weight=float(plan.weights[client]),
+            gain=complex(plan.gains[client]),
+            clip_norm=self.clip_norm,
+            limit=float(self.limits[client]),
+            update_norm=float(np.linalg.norm(update.values.astype(np.float64))),
+        )
+
+    def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
+        """Add the jammer's and the receiver's noise and divide by alpha_u."""
+        noise = circular_noise(prepared.cells.size, self.noise_std_real**2, self.streams(Stream.NOISE, plan.uplink))
+        if plan.jammer.needed:
+            received_std = plan.jammer.gain * plan.jammer.alpha
+            noise += circular_noise(prepared.cells.size, received_std**2, self.streams(Stream.JAMMER, plan.uplink))
+        scale = np.float32((self.clip_norm if self.rescale is Rescale.RESCALED else 1.0) / plan.alpha_u)
+        noise *= scale
+        signal = prepared.cells * scale
+        values = as_coordinates(signal + noise, prepared.coordinates)
+        return Aggregate(values, plan.mechanism, float(np.linalg.norm(signal)), float(np.linalg.norm(noise)))
