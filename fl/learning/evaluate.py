@@ -1,0 +1,33 @@
+"""Accuracy and loss of a global model."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fl.learning.batches import batch_slices
+from fl.learning.model import unflatten_into
+
+_CHUNK_SAMPLES = 4096
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Mean cross-entropy in nats and fraction of right answers."""
+
+    loss: float
+    accuracy: float
+
+
+def evaluate(model: nn.Module, vector: NDArray[np.float32], x: torch.Tensor, y: torch.Tensor) -> Scores:
+    """Scores of parameters `vector` (d,) on samples x (n, features), y (n,). `model` is used as a scratchpad."""
+    unflatten_into(model, vector)
+    loss, right = 0.0, 0
+    with torch.inference_mode():
+        for part in batch_slices(len(y), _CHUNK_SAMPLES):
+            logits = model(x[part])
+            loss += float(nn.functional.cross_entropy(logits, y[part], reduction="sum"))
+            right += int((logits.argmax(dim=1) == y[part]).sum())
+    return Scores(loss=loss / len(y), accuracy=right / len(y))

@@ -1,0 +1,94 @@
+"""Models: the paper's MLP, or any `nn.Module` by import path, as flat parameter vectors."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fl.errors import ModelError
+
+
+class MLP(nn.Module):
+    """features - hidden - classes with ReLU. The paper's 784-196-10 (14 x 14 hidden units) has d = 155,830."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        """PyTorch's default initialisation: uniform in +-1/sqrt(inputs)."""
+        super().__init__()
+        self.first = nn.Linear(features, hidden)
+        self.second = nn.Linear(hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits (n, classes) of samples (n, features)."""
+        logits: torch.Tensor = self.second(torch.relu(self.first(x)))
+        return logits
+
+
+def build_mlp(features: int, hidden: int, classes: int, seed: int) -> MLP:
+    """An MLP whose initial weights depend on `seed` alone; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return MLP(features, hidden, classes)
+
+
+def import_module(path: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
+    """Build `package.module:Name` with `arguments`; raises `ModelError` that says what failed."""
+    package, _, name = path.partition(":")
+    if not package or not name:
+        raise ModelError(f"model.module is '{path}': expected an import path such as 'my_package.nets:MyNet'")
+    try:
+        factory = getattr(importlib.import_module(package), name)
+    except (ImportError, AttributeError) as error:
+        raise ModelError(f"model.module '{path}' cannot be imported: {error}; is its package on PYTHONPATH?") from error
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = factory(**arguments)
+    except Exception as error:  # user code may raise anything
+        raise ModelError(f"model.module '{path}' cannot be built with {dict(arguments)}: {error}") from error
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"model.module '{path}' made a {type(model).__name__}: expected a torch.nn.Module")
+    if any(True for _ in model.buffers()):
+        raise ModelError(
+            f"model.module '{path}' has buffers (batch normalisation?): only parameters travel; use layers without them"
+        )
+    if any(isinstance(layer, nn.modules.dropout._DropoutNd) for layer in model.modules()):
+        raise ModelError(
+            f"model.module '{path}' has dropout: its random choices could not be repeated on resume; remove it"
+        )
+    return model
+
+
+def check_model(model: nn.Module, sample_shape: tuple[int, ...], classes: int) -> None:
+    """Raise `ModelError` unless `model` is float32, trainable and maps flat samples to `classes` logits."""
+    features = int(np.prod(sample_shape))
+    parameters = list(model.parameters())
+    if not parameters or any(p.dtype != torch.float32 for p in parameters):
+        raise ModelError("the model must have float32 parameters")
+    try:
+        with torch.no_grad():
+            shape = tuple(model(torch.zeros(2, features)).shape)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ModelError(f"the model does not take samples of shape (n, {features}): {error}") from error
+    if shape != (2, classes):
+        raise ModelError(f"the model maps 2 samples to shape {shape}: expected (2, {classes}) logits")
+
+
+def flatten(model: nn.Module) -> NDArray[np.float32]:
+    """Parameters as one float32 vector (d,), a copy."""
+    return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
+
+
+def unflatten_into(model: nn.Module, vector: NDArray[np.float32]) -> None:
+    """Write `vector` (d,) into the parameters of `model`."""
+    start = 0
+    with torch.no_grad():
+        for parameter in model.parameters():
+            stop = start + parameter.numel()
+            parameter.copy_(torch.from_numpy(vector[start:stop]).view_as(parameter))
+            start = stop
+    if start != vector.size:
+        raise ModelError(f"a vector of {vector.size} parameters does not fit a model of {start}")

@@ -1,0 +1,108 @@
+"""The local mode for which record-level privacy is earned: one full-batch step on per-sample-clipped gradients.
+
+The step is the mean over the client's samples j of the terms t_j = clip(-lr grad F(w_global, sample j), tau). Changing
+one sample moves it by at most tau/n_i (zero-out) or 2 tau/n_i (replace-one). At w = w_global the proximal term has no
+gradient, so all algorithms share this step.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from fl.errors import ModelError
+from fl.learning.batches import batch_slices
+from fl.learning.model import MLP
+from fl.privacy.clipping import per_sample_scales
+
+_CHUNK_FLOATS = 32_000_000
+"""Per-sample gradients held at once by the general path: 128 MB."""
+
+
+def mean_clipped_step(
+    model: nn.Module,
+    start: NDArray[np.float32],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    lr: float,
+    clip_norm: float,
+    origin: str,
+) -> NDArray[np.float32]:
+    """1/n_i sum_j clip(-lr g_j, clip_norm), shape (d,)."""
+    step = _mlp_step if isinstance(model, MLP) else _general_step
+    return step(model, start, x, y, lr=lr, clip_norm=clip_norm, origin=origin)  # type: ignore[arg-type]
+
+
+def _mlp_step(
+    model: MLP,
+    start: NDArray[np.float32],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    lr: float,
+    clip_norm: float,
+    origin: str,
+) -> NDArray[np.float32]:
+    """Norms without gradients: in a linear layer g_j is an outer product, so ||g_j|| = ||error|| ||input||."""
+    hidden, features = model.first.weight.shape
+    classes = len(model.second.bias)
+    cuts = np.cumsum([hidden * features, hidden, classes * hidden])
+    weight, bias, second_weight, second_bias = (torch.from_numpy(part) for part in np.split(start, cuts))
+    with torch.inference_mode():
+        second = second_weight.view(classes, hidden)
+        z = torch.addmm(bias, x, weight.view(hidden, features).T)
+        active = torch.relu(z)
+        error = torch.softmax(torch.addmm(second_bias, active, second.T), dim=1)
+        error -= torch.nn.functional.one_hot(y, classes)
+        hidden_error = (error @ second).mul_(z > 0)
+        squared = hidden_error.double().square().sum(1) * (x.double().square().sum(1) + 1)
+        squared += error.double().square().sum(1) * (active.double().square().sum(1) + 1)
+        scales = torch.from_numpy(
+            per_sample_scales(lr * squared.sqrt().numpy(), clip_norm, origin=f"gradients of {origin}")
+        )
+        factor = scales.mul_(-lr / len(y))[:, None]
+        hidden_error *= factor
+        error *= factor
+        parts = [(hidden_error.T @ x).flatten(), hidden_error.sum(0), (error.T @ active).flatten(), error.sum(0)]
+        return torch.cat(parts).numpy()
+
+
+def _general_step(
+    model: nn.Module,
+    start: NDArray[np.float32],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    *,
+    lr: float,
+    clip_norm: float,
+    origin: str,
+) -> NDArray[np.float32]:
+    """Per-sample gradients of any module by `torch.func`, a chunk of samples at a time."""
+    names = [name for name, _ in model.named_parameters()]
+    shapes = [parameter.shape for parameter in model.parameters()]
+    cuts = np.cumsum([shape.numel() for shape in shapes])[:-1]
+    pieces = np.split(start, cuts)
+    parameters = {
+        name: torch.from_numpy(piece).view(shape) for name, piece, shape in zip(names, pieces, shapes, strict=True)
+    }
+
+    def loss(values: dict[str, torch.Tensor], sample: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        logits = functional_call(model, values, (sample[None],))
+        return nn.functional.cross_entropy(logits, target[None])
+
+    per_sample = vmap(grad(loss), in_dims=(None, 0, 0))
+    total = torch.zeros(len(start))
+    for batch in batch_slices(len(y), max(1, _CHUNK_FLOATS // len(start))):
+        try:
+            gradients = per_sample(parameters, x[batch], y[batch])
+        except RuntimeError as error:
+            raise ModelError(
+                f"the model has no per-sample gradients, which local.mode = 'record' needs: {error}"
+            ) from error
+        flat = torch.cat([gradients[name].flatten(1) for name in names], dim=1)
+        norms = lr * torch.linalg.vector_norm(flat.double(), dim=1)
+        scales = torch.from_numpy(per_sample_scales(norms.numpy(), clip_norm, origin=f"gradients of {origin}"))
+        total += scales.mul_(-lr / len(y)) @ flat
+    return total.numpy()
