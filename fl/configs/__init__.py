@@ -1,0 +1,1 @@
+"""Configs that ship with airdp, one TOML file each (`airdp configs`)."""

@@ -1,0 +1,197 @@
+"""From a config to the parts of a run. Everything that can be wrong shows here, before a folder is made."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from calibration.gains import load_gains
+from fl.experiment.config import AlgorithmName, DataSet, Fading, PartitionKind, RunConfig, UplinkKind
+from fl.learning.algorithms import Algorithm, FedAvg, FedProx, UpcycledFL
+from fl.learning.data.dataset import Dataset
+from fl.learning.data.digits import load_digits
+from fl.learning.data.emnist import load_emnist
+from fl.learning.data.partition import Partition, partition_by_class, partition_iid, partition_natural
+from fl.learning.data.synthetic import make_synthetic
+from fl.learning.local import ClientData, LocalSettings
+from fl.learning.mode import LocalMode
+from fl.learning.model import build_mlp, check_model, flatten, import_module
+from fl.privacy.target import PrivacyTarget
+from fl.streams import Stream, generator
+from fl.uplink.channel import Channel, FileChannel, RayleighChannel, StaticChannel
+from fl.uplink.contract import Uplink
+from fl.uplink.ideal import IdealUplink
+from fl.uplink.jammer import JammerRole
+from fl.uplink.power_control import alpha_u_for_noise, power_limit
+from fl.uplink.symbol import JammerSettings, SymbolUplink
+from phy.units import db_to_amplitude_ratio
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is made of. start: initial model (d,). sizes: n_i (K,)."""
+
+    dataset: Dataset
+    statistics: dict[str, Any]
+    clients: tuple[ClientData, ...]
+    sizes: NDArray[np.int64]
+    model: nn.Module
+    start: NDArray[np.float32]
+    algorithm: Algorithm
+    local: LocalSettings
+    uplink: Uplink
+
+
+def assemble(config: RunConfig) -> Parts:
+    """Load and build everything; raises an `AirdpError` for whatever does not fit."""
+    dataset = load_dataset(config)
+    partition = make_partition(config, dataset)
+    seed = int(generator(config.seed, Stream.MODEL).integers(2**63))
+    if config.model.module:
+        model = import_module(config.model.module, config.model.arguments, seed)
+    else:
+        model = build_mlp(dataset.features, config.model.hidden, dataset.classes, seed)
+    check_model(model, dataset.sample_shape, dataset.classes)
+    start = flatten(model)
+    algorithm = make_algorithm(config)
+    return Parts(
+        dataset=dataset,
+        statistics=partition.statistics(dataset.train_y, dataset.classes),
+        clients=tuple(
+            ClientData(torch.from_numpy(dataset.train_x[index]), torch.from_numpy(dataset.train_y[index]))
+            for index in partition.clients
+        ),
+        sizes=partition.sizes,
+        model=model,
+        start=start,
+        algorithm=algorithm,
+        local=LocalSettings(
+            mode=config.local.mode,
+            epochs=config.local.epochs,
+            batch_size=config.local.batch_size,
+            lr=config.local.lr,
+            momentum=config.local.momentum,
+            mu=algorithm.proximal_mu,
+        ),
+        uplink=make_uplink(config, partition.sizes, coordinates=start.size),
+    )
+
+
+def load_dataset(config: RunConfig) -> Dataset:
+    """The data set that [data] names."""
+    data, rng = config.data, generator(config.seed, Stream.DATA)
+    train_samples = data.train_samples or None
+    if data.set is DataSet.DIGITS:
+        return load_digits(train_samples, data.test_fraction, rng)
+    if data.set is DataSet.EMNIST:
+        return load_emnist(Path(data.path) if data.path else None, train_samples, data.test_fraction, rng)
+    return make_synthetic(
+        config.partition.clients,
+        rng,
+        iid=data.synthetic_iid,
+        alpha=data.synthetic_alpha,
+        beta=data.synthetic_beta,
+        test_fraction=data.test_fraction,
+        max_client_samples=data.synthetic_max_client_samples or None,
+    )
+
+
+def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
+    """The clients that [partition] asks for."""
+    settings, rng = config.partition, generator(config.seed, Stream.PARTITION)
+    if settings.kind is PartitionKind.NATURAL:
+        return partition_natural(dataset.owners, settings.clients)
+    if settings.kind is PartitionKind.CLASSES:
+        return partition_by_class(
+            dataset.train_y, settings.clients, settings.classes_per_client, settings.size_spread, rng
+        )
+    return partition_iid(dataset.train_y, settings.clients, rng)
+
+
+def make_algorithm(config: RunConfig) -> Algorithm:
+    """The algorithm that [algorithm] names."""
+    settings = config.algorithm
+    if settings.name is AlgorithmName.FEDAVG:
+        return FedAvg()
+    if settings.name is AlgorithmName.FEDPROX:
+        return FedProx(settings.mu)
+    return UpcycledFL(settings.mu, tuple(settings.schedule))
+
+
+def privacy_target(config: RunConfig, epsilon: float) -> PrivacyTarget:
+    """The run's target with another epsilon."""
+    return PrivacyTarget(
+        epsilon=epsilon,
+        delta=config.privacy.delta,
+        uplinks=config.uplink.uplinks,
+        label=config.label,
+        neighbours=config.privacy.neighbours,
+        accountant=config.privacy.accountant,
+    )
+
+
+def make_uplink(config: RunConfig, sizes: NDArray[np.int64], coordinates: int) -> Uplink:
+    """The uplink that [uplink], [channel], [power] and [jammer] describe."""
+    record_bounded = config.local.mode is LocalMode.RECORD
+    if config.uplink.kind is UplinkKind.IDEAL:
+        return IdealUplink(sizes, coordinates, config.privacy.clip_norm, record_bounded)
+    noise_std_real = config.channel.noise_std_real
+    limit = power_limit(config.channel.snr_db, coordinates, noise_std_real**2)
+    return SymbolUplink(
+        sizes=sizes,
+        coordinates=coordinates,
+        clip_norm=config.privacy.clip_norm,
+        record_bounded=record_bounded,
+        channel=_make_channel(config, len(sizes)),
+        noise_std_real=noise_std_real,
+        limits=np.full(len(sizes), limit),
+        alpha_u=_alpha_u(config, sizes),
+        backoff=config.power.backoff,
+        rescale=config.power.aggregate,
+        jammer=_jammer(config, sizes),
+        streams=partial(generator, config.seed),
+    )
+
+
+def _alpha_u(config: RunConfig, sizes: NDArray[np.int64]) -> float | None:
+    if config.power.alpha_u == "largest":
+        return None
+    if config.power.alpha_u == "target":
+        target = privacy_target(config, config.power.channel_epsilon or config.privacy.epsilon)
+        return alpha_u_for_noise(config.channel.noise_std_real, target.sigma_required(sizes))
+    return config.power.alpha_u
+
+
+def _make_channel(config: RunConfig, clients: int) -> Channel:
+    settings = config.channel
+    jammer_amplitude = db_to_amplitude_ratio(config.jammer.gain_db)
+    if settings.fading is Fading.RAYLEIGH:
+        return RayleighChannel(clients, jammer_amplitude)
+    if settings.fading is Fading.STATIC:
+        return StaticChannel(clients, settings.static_gain, jammer_amplitude)
+    own_node = config.jammer.role in (JammerRole.DEDICATED, JammerRole.EXTERNAL)
+    return FileChannel(load_gains(Path(settings.path)), clients, config.last_uplink, own_node)
+
+
+def _jammer(config: RunConfig, sizes: NDArray[np.int64]) -> JammerSettings:
+    settings = config.jammer
+    if settings.role is JammerRole.NONE:
+        return JammerSettings()
+    limit = math.inf
+    if settings.snr_limit_db != "none":
+        # P_CJ = SNR d sigma_c^2 spread over d coordinates: alpha_CJ = sqrt(SNR) sigma_c.
+        limit = db_to_amplitude_ratio(settings.snr_limit_db) * config.channel.noise_std_real
+    return JammerSettings(
+        role=settings.role,
+        sigma_required=privacy_target(config, config.privacy.epsilon).sigma_required(sizes),
+        factor=settings.factor,
+        factor_on=settings.factor_on,
+        availability=settings.availability,
+        amplitude_limit=limit,
+    )

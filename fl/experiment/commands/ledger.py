@@ -1,0 +1,62 @@
+"""Verify the chain of a run's privacy ledger and recompute epsilon from the file alone, under every label."""
+
+import argparse
+from pathlib import Path
+
+from fl.experiment.commands.output import RESULTS, print_json, print_privacy
+from fl.privacy.accountant import Accountant
+from fl.privacy.ledger import read_ledger
+from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.statement import CLOSED_FORMS, state_privacy
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of a run, or its ledger.jsonl")
+    parser.add_argument("--delta", type=float, metavar="D", help="another delta than the run's")
+    parser.add_argument("--neighbours", choices=[n.value for n in Neighbours], help="another relation than the run's")
+    parser.add_argument("--all", action="store_true", help="also the accountants rdp and pld, which take seconds")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def call(options: argparse.Namespace) -> int:
+    """Verify, recompute, print."""
+    path = options.folder / "ledger.jsonl" if options.folder.is_dir() else options.folder
+    contents = read_ledger(path)
+    header = contents.header
+    labels = [header.label, *(label for label in Label if label is not header.label)]
+    statements = [
+        state_privacy(
+            contents.mechanisms,
+            header.sizes_array,
+            label=label,
+            neighbours=Neighbours(options.neighbours) if options.neighbours else header.neighbours,
+            delta=header.delta if options.delta is None else options.delta,
+            accountants=tuple(Accountant) if options.all else CLOSED_FORMS,
+        )
+        for label in labels
+    ]
+    if options.json:
+        print_json(
+            {
+                "valid": True,
+                "authorised": contents.authorised,
+                "accounted": contents.accounted,
+                "resumes": contents.resumes,
+                "clients": len(header.sizes),
+                "samples": sum(header.sizes),
+                "head": contents.head,
+                **{key: value for key, value in statements[0].to_json().items() if key != "uplinks"},
+                "privacy": [statement.to_json() for statement in statements],
+            }
+        )
+        return 0
+    standing = contents.authorised - contents.accounted
+    RESULTS.print(
+        f"{path}: chain intact, {contents.authorised} transmissions authorised, {contents.accounted} accounted for",
+        soft_wrap=True,
+    )
+    if standing:
+        RESULTS.print(f"{standing} without an account (a run was cut off or is going on): their worst case counts")
+    print_privacy(statements)
+    return 0

@@ -1,0 +1,48 @@
+"""How commands print: one JSON object for machines, tables for people. Results go to stdout, progress to stderr."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fl.privacy.mechanism import Label
+from fl.privacy.statement import PrivacyStatement
+
+RESULTS = Console(highlight=False)
+PROGRESS = Console(stderr=True, highlight=False)
+LABEL_NOTES = {
+    Label.PAPER_CLAIM: "paper-claim: as published; not proven for several local SGD steps with update clipping",
+    Label.RECORD: "record: holds for one record of one client; earned by local.mode = 'record' only",
+    Label.CLIENT: "client: holds for all data of one client, always",
+}
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """One object on one line of stdout."""
+    print(json.dumps(data, allow_nan=False))
+
+
+def shown(value: float) -> str:
+    """Four significant digits; infinity as a word."""
+    return f"{value:.4g}" if math.isfinite(value) else "infinite"
+
+
+def print_privacy(statements: Sequence[PrivacyStatement]) -> None:
+    """Epsilon by label and accountant, under a title with all that must be read with it."""
+    first = statements[0]
+    table = Table(title=f"epsilon for {first.conditions}", title_justify="left")
+    table.add_column("label")
+    table.add_column("back-off")
+    for accountant in first.epsilon:
+        table.add_column(accountant.value, justify="right")
+    for statement in statements:
+        table.add_row(statement.label.value, "as sent", *(shown(value) for value in statement.epsilon.values()))
+        table.add_row(
+            "", "s = 1", *(shown(value) for value in statement.epsilon_without_backoff.values()), end_section=True
+        )
+    RESULTS.print(table)
+    for statement in statements:
+        RESULTS.print(LABEL_NOTES[statement.label], soft_wrap=True)

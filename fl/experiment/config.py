@@ -1,0 +1,372 @@
+"""The configuration of a run: every key, its meaning, its default, and what values it takes.
+
+A config is a TOML file with the sections below. Unknown keys, wrong types and impossible combinations are refused with
+the key's name before anything is done. A resolved config holds every key, so a run folder says all that was chosen.
+"""
+
+import difflib
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+import tomli_w
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from fl.errors import ConfigError
+from fl.learning.mode import LocalMode
+from fl.privacy.accountant import Accountant
+from fl.privacy.mechanism import Label, Neighbours
+from fl.uplink.jammer import FactorOn, JammerRole
+from fl.uplink.modes import Backoff, Rescale
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+def _choice(kind: type[StrEnum]) -> BeforeValidator:
+    """Let a TOML string stand for an enum member; pydantic's strict mode would refuse it."""
+
+    def convert(value: object) -> object:
+        names = [member.value for member in kind]
+        if isinstance(value, str) and not isinstance(value, kind):
+            if value not in names:
+                raise ValueError(f"'{value}' is not one of {', '.join(names)}{_nearest(value, names)}")
+            return kind(value)
+        return value
+
+    return BeforeValidator(convert)
+
+
+def _pair(value: object) -> object:
+    """TOML has lists where the config has pairs."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _nearest(given: str, valid: Iterable[str]) -> str:
+    close = difflib.get_close_matches(given, list(valid), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+class DataSet(StrEnum):
+    """Where the samples come from."""
+
+    DIGITS = "digits"
+    EMNIST = "emnist"
+    SYNTHETIC = "synthetic"
+
+
+class PartitionKind(StrEnum):
+    """How the samples are spread over the clients."""
+
+    IID = "iid"
+    CLASSES = "classes"
+    NATURAL = "natural"
+
+
+class AlgorithmName(StrEnum):
+    """The server's algorithm."""
+
+    FEDAVG = "fedavg"
+    FEDPROX = "fedprox"
+    UPCYCLED = "upcycled"
+
+
+class UplinkKind(StrEnum):
+    """Fidelity of the uplink."""
+
+    IDEAL = "ideal"
+    SYMBOL = "symbol"
+
+
+class Fading(StrEnum):
+    """Where the channel gains come from."""
+
+    RAYLEIGH = "rayleigh"
+    STATIC = "static"
+    FILE = "file"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class DataConfig(_Section):
+    """[data] set, where it lies, and how much of it is for training."""
+
+    set: Annotated[DataSet, _choice(DataSet)] = DataSet.DIGITS
+    path: str = ""
+    """File or folder of EMNIST; empty means $AIRDP_DATA, then the download."""
+    train_samples: Annotated[int, Field(ge=0)] = 0
+    """Training samples to use; 0 means all but the test fraction."""
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    synthetic_iid: bool = True
+    synthetic_alpha: NotNegative = 1.0
+    synthetic_beta: NotNegative = 1.0
+    synthetic_max_client_samples: Annotated[int, Field(ge=0)] = 0
+    """Cap on a synthetic client's size; 0 means none (FedProx's log-normal reaches tens of thousands)."""
+
+
+class PartitionConfig(_Section):
+    """[partition] of the training samples over the clients."""
+
+    kind: Annotated[PartitionKind, _choice(PartitionKind)] = PartitionKind.IID
+    clients: Count = 10
+    classes_per_client: Count = 5
+    size_spread: NotNegative = 0.5
+    """Standard deviation of the log-normal weights that make sizes unequal; 0 splits each class evenly."""
+
+
+class ModelConfig(_Section):
+    """[model] The MLP, unless `module` names a class."""
+
+    hidden: Count = 196
+    module: str = ""
+    """Import path `package.module:Class` of an nn.Module that maps (n, features) to (n, classes) logits."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class AlgorithmConfig(_Section):
+    """[algorithm] of the server."""
+
+    name: Annotated[AlgorithmName, _choice(AlgorithmName)] = AlgorithmName.UPCYCLED
+    mu: Positive = 0.1
+    """Proximal weight of FedProx and Upcycled-FL; FedAvg has none."""
+    schedule: list[Annotated[tuple[int, float], BeforeValidator(_pair)]] = Field(
+        default_factory=lambda: [(25, 0.15), (50, 0.4), (75, 0.9), (80, 1.9)]
+    )
+    """Upcycled-FL's lambda_m as [last uplink, lambda] pairs; the last one stays."""
+
+
+class LocalConfig(_Section):
+    """[local] training at a client."""
+
+    mode: Annotated[LocalMode, _choice(LocalMode)] = LocalMode.SGD
+    epochs: Count = 20
+    batch_size: Count = 64
+    lr: Positive = 0.05
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    workers: Annotated[int, Field(ge=0)] = 0
+    """Threads that train clients; 0 means one per core. Results do not depend on it."""
+
+
+class UplinkConfig(_Section):
+    """[uplink] How many, and through what."""
+
+    kind: Annotated[UplinkKind, _choice(UplinkKind)] = UplinkKind.SYMBOL
+    uplinks: Count = 80
+    """M, for which noise is sized."""
+    stop_after: Annotated[int, Field(ge=0)] = 0
+    """End the run after this many uplinks although noise is sized for M; 0 means run all M."""
+
+
+class ChannelConfig(_Section):
+    """[channel] gains, noise and power limit."""
+
+    fading: Annotated[Fading, _choice(Fading)] = Fading.RAYLEIGH
+    snr_db: Finite = 1.0
+    """Limit P_i on a client's energy, as SNR_i = P_i / (d sigma_c^2)."""
+    noise_std_real: Positive = 1.0
+    """sigma_c: standard deviation of the receiver's noise per real coordinate."""
+    static_gain: Positive = 1.0
+    path: str = ""
+    """File of gains for `fading = "file"`."""
+
+
+class PowerConfig(_Section):
+    """[power] control."""
+
+    alpha_u: Positive | Literal["target", "largest"] = "target"
+    """A number; `target`: channel noise alone meets channel_epsilon; `largest`: the most that keeps every s_i = 1."""
+    channel_epsilon: NotNegative = 0.0
+    """Epsilon that alpha_u = "target" is sized for; 0 means privacy.epsilon."""
+    backoff: Annotated[Backoff, _choice(Backoff)] = Backoff.WORST_CASE
+    aggregate: Annotated[Rescale, _choice(Rescale)] = Rescale.RESCALED
+
+
+class JammerConfig(_Section):
+    """[jammer] Who jams, and how much above the bound."""
+
+    role: Annotated[JammerRole, _choice(JammerRole)] = JammerRole.NONE
+    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    factor_on: Annotated[FactorOn, _choice(FactorOn)] = FactorOn.AMPLITUDE
+    gain_db: Finite = 0.0
+    """Mean power gain of a dedicated or external jammer's link relative to the clients'."""
+    availability: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Probability that an external jammer is there in a sounding; clients do not send without a needed jammer."""
+    snr_limit_db: Finite | Literal["none"] = "none"
+    """Limit on a dedicated or external jammer's energy, defined as for clients; a rotating client keeps its own."""
+
+
+class PrivacyConfig(_Section):
+    """[privacy] wanted, claimed and allowed."""
+
+    clip_norm: Positive = 1.0
+    """tau."""
+    epsilon: Positive = 6.52
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    label: Literal["auto"] | Annotated[Label, _choice(Label)] = "auto"
+    """What is claimed and sized for; `auto`: record in the local mode record, else paper-claim."""
+    neighbours: Annotated[Neighbours, _choice(Neighbours)] = Neighbours.ZERO_OUT
+    accountant: Annotated[Accountant, _choice(Accountant)] = Accountant.PAPER
+    """Sizes the noise and keeps the budget: paper or exact."""
+    budget_epsilon: NotNegative = 0.0
+    """The run stops before the uplink that would exceed it; 0 means no budget."""
+
+    @property
+    def accountant_name(self) -> str:
+        """For messages."""
+        return self.accountant.value
+
+
+class RunConfig(_Section):
+    """A whole run."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "run"
+    description: str = ""
+    seed: Annotated[int, Field(ge=0)] = 1
+    data: DataConfig = DataConfig()
+    partition: PartitionConfig = PartitionConfig()
+    model: ModelConfig = ModelConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    local: LocalConfig = LocalConfig()
+    uplink: UplinkConfig = UplinkConfig()
+    channel: ChannelConfig = ChannelConfig()
+    power: PowerConfig = PowerConfig()
+    jammer: JammerConfig = JammerConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
+
+    @property
+    def label(self) -> Label:
+        """The label that is claimed."""
+        if self.privacy.label != "auto":
+            return self.privacy.label
+        return Label.RECORD if self.local.mode is LocalMode.RECORD else Label.PAPER_CLAIM
+
+    @property
+    def last_uplink(self) -> int:
+        """Number of uplinks that the run makes when nothing stops it."""
+        return self.uplink.stop_after or self.uplink.uplinks
+
+    def digest(self) -> str:
+        """sha256 of everything that the result depends on; `local.workers` and the description do not count."""
+        data = self.model_dump(mode="json", exclude={"description": True, "local": {"workers"}})
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        """Every key, as TOML that `load_config` reads back to an equal config."""
+        return tomli_w.dumps(self.model_dump(mode="json"))
+
+    @model_validator(mode="after")
+    def _check_combinations(self) -> Self:
+        """Refuse what single keys cannot show."""
+        natural = self.partition.kind is PartitionKind.NATURAL
+        problems = {
+            "privacy.label = 'record' needs local.mode = 'record': SGD steps do not bound what a record changes": (
+                self.label is Label.RECORD and self.local.mode is not LocalMode.RECORD
+            ),
+            "partition.kind = 'natural' needs data.set = 'synthetic': only it comes with clients": (
+                natural and self.data.set is not DataSet.SYNTHETIC
+            ),
+            "channel.fading = 'file' needs channel.path": self.channel.fading is Fading.FILE and not self.channel.path,
+            "jammer.role = 'rotating' needs at least 2 clients": self.jammer.role is JammerRole.ROTATING
+            and self.partition.clients < 2,
+            "jammer.availability below 1 is for jammer.role = 'external'": (
+                self.jammer.availability < 1 and self.jammer.role is not JammerRole.EXTERNAL
+            ),
+            "privacy.accountant must be 'paper' or 'exact': the others are second opinions (airdp ledger)": (
+                self.privacy.accountant not in (Accountant.PAPER, Accountant.EXACT)
+            ),
+            "uplink.stop_after is larger than uplink.uplinks": self.uplink.stop_after > self.uplink.uplinks,
+        }
+        for message, wrong in problems.items():
+            if wrong:
+                raise ValueError(message)
+        return self
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Name and file of each config that ships with airdp."""
+    folder = Path(str(resources.files("fl.configs")))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def load_config(source: str, overrides: Iterable[str] = ()) -> RunConfig:
+    """The config that `source` names (shipped name or path of a TOML file), with `a.b=c` overrides applied."""
+    data = _read(source)
+    for override in overrides:
+        _apply(data, override)
+    return parse_config(data, origin=source)
+
+
+def _read(source: str) -> dict[str, Any]:
+    shipped = shipped_configs()
+    path = shipped.get(source, Path(source))
+    if not path.is_file():
+        hint = _nearest(source, shipped)
+        raise ConfigError(f"no config '{source}': expected a TOML file or one of {', '.join(shipped)}{hint}")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"config {path} cannot be read: {error}") from error
+
+
+def _apply(data: dict[str, Any], override: str) -> None:
+    key, separator, text = override.partition("=")
+    names = [name.strip() for name in key.split(".")]
+    if not separator or not all(names):
+        raise ConfigError(f"--set {override}: expected a.b=value, for example --set local.epochs=5")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    place = data
+    for name in names[:-1]:
+        place = place.setdefault(name, {})
+        if not isinstance(place, dict):
+            raise ConfigError(f"--set {override}: '{name}' is a value, not a section")
+    place[names[-1]] = value
+
+
+def parse_config(data: Mapping[str, Any], origin: str = "config") -> RunConfig:
+    """Validate `data`; raises `ConfigError` with every problem in one line."""
+    try:
+        return RunConfig.model_validate(dict(data))
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
+
+
+def _explain(problem: Mapping[str, Any]) -> str:
+    place = [str(part) for part in problem["loc"]]
+    if problem["type"] == "extra_forbidden":
+        section = _section_fields(place[:-1])
+        hint = _nearest(place[-1], section) or f"; valid here: {', '.join(section)}"
+        return f"unknown key '{'.'.join(place)}'{hint}"
+    message = problem["msg"].removeprefix("Value error, ")
+    # pydantic appends the tried member of a union to the place; the key itself is enough.
+    key = ".".join(
+        part for part in place if not part.startswith(("constrained-", "literal[", "function-", "float", "str"))
+    )
+    given = problem.get("input")
+    shown = (
+        f" (given {given!r})"
+        if isinstance(given, str | int | float) and not (isinstance(given, float) and math.isnan(given))
+        else ""
+    )
+    return f"{key}: {message}{shown}" if key else message
+
+
+def _section_fields(place: list[str]) -> list[str]:
+    model: type[BaseModel] = RunConfig
+    for name in place:
+        annotation = model.model_fields[name].annotation if name in model.model_fields else None
+        candidates = [annotation, *get_args(annotation)]
+        model = next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+    return list(model.model_fields)

@@ -1,0 +1,174 @@
+"""A run is a folder: everything that a figure shows can be recomputed from it.
+
+config.toml      every key as resolved            ledger.jsonl     privacy, append-only (fl.privacy.ledger)
+versions.json    what it ran on                   metrics.jsonl    one line per uplink
+partition.json   who holds what, data's digest    checkpoint.npz   model after the last finished uplink
+result.json      the outcome, written at the end  figures/*.png
+"""
+
+import fcntl
+import io
+import json
+import os
+import shutil
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.durable import append_durably, sync_folder, write_atomically
+from fl.errors import ConfigError, RunFolderError
+from fl.experiment.config import RunConfig, parse_config
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The run after `uplink` uplinks. model: float32 (d,). ledger_head: hash of the ledger's last row at that time."""
+
+    uplink: int
+    model: NDArray[np.float32]
+    ledger_head: str
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths and files of one run."""
+
+    path: Path
+
+    @property
+    def config_path(self) -> Path:
+        """Resolved config."""
+        return self.path / "config.toml"
+
+    @property
+    def ledger_path(self) -> Path:
+        """Privacy ledger."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def metrics_path(self) -> Path:
+        """Metrics by uplink."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """Last finished uplink."""
+        return self.path / "checkpoint.npz"
+
+    @property
+    def figures_path(self) -> Path:
+        """Folder of pictures."""
+        return self.path / "figures"
+
+    def config(self) -> RunConfig:
+        """The config that the folder's run was started with."""
+        try:
+            return parse_config(
+                tomllib.loads(self.config_path.read_text(encoding="utf-8")), origin=str(self.config_path)
+            )
+        except (OSError, tomllib.TOMLDecodeError, ConfigError) as error:
+            raise RunFolderError(f"{self.path} is not the folder of a run: {error}") from error
+
+    def read_json(self, name: str) -> Any:
+        """Content of a JSON file of the folder."""
+        try:
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunFolderError(f"{self.path / name} cannot be read: {error}") from error
+
+    def write_json(self, name: str, data: Any) -> None:
+        """Write a JSON file of the folder, atomically."""
+        write_atomically(self.path / name, json.dumps(data, indent=1, allow_nan=False).encode() + b"\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All whole lines of metrics.jsonl; a torn last line (a crash) is left out."""
+        if not self.metrics_path.exists():
+            return []
+        lines = self.metrics_path.read_bytes().split(b"\n")[:-1]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise RunFolderError(f"{self.metrics_path} is damaged: {error}") from error
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        """Add the line of one uplink, durably."""
+        append_durably(self.metrics_path, json.dumps(row, allow_nan=False).encode() + b"\n")
+
+    def keep_metrics_until(self, uplink: int) -> None:
+        """Drop lines after `uplink`: they will be made again."""
+        rows = [row for row in self.metrics() if row["uplink"] <= uplink]
+        write_atomically(self.metrics_path, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Replace the checkpoint, atomically."""
+        buffer = io.BytesIO()
+        np.savez(buffer, uplink=checkpoint.uplink, model=checkpoint.model, ledger_head=np.array(checkpoint.ledger_head))
+        write_atomically(self.checkpoint_path, buffer.getvalue())
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint, or None before the first uplink."""
+        if not self.checkpoint_path.exists():
+            return None
+        try:
+            with np.load(self.checkpoint_path, allow_pickle=False) as file:
+                return Checkpoint(int(file["uplink"]), file["model"], str(file["ledger_head"]))
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise RunFolderError(
+                f"{self.checkpoint_path} is damaged: {error}; restore it or start anew elsewhere"
+            ) from error
+
+
+def is_unused(path: Path) -> bool:
+    """Whether a run may be started at `path`: nothing there, or an empty folder."""
+    if not path.exists():
+        return True
+    if not path.is_dir():
+        raise RunFolderError(f"{path} is a file: give a folder with --out")
+    return not any(path.iterdir())
+
+
+@contextmanager
+def created(path: Path) -> Iterator[RunFolder]:
+    """A folder that appears at `path` only when the block has filled it, all at once."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise RunFolderError(f"cannot make {path}: {error.strerror}; choose another folder with --out") from error
+    try:
+        scratch.chmod(0o755)
+        yield RunFolder(scratch)
+        sync_folder(scratch)
+        try:
+            scratch.rename(path)
+        except OSError as error:
+            raise RunFolderError(
+                f"{path} was made by something else in the meantime: choose another folder with --out"
+            ) from error
+        sync_folder(path.parent)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def locked(folder: RunFolder) -> Iterator[None]:
+    """Keep other processes from running in the folder; the lock goes with this process, however it ends."""
+    descriptor = os.open(folder.path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise RunFolderError(
+            f"another process is running in {folder.path}: wait for it or choose another folder"
+        ) from error
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,315 @@
+"""The run: uplink after uplink, with the ledger ahead of every transmission and a checkpoint after it.
+
+Order within an uplink, and what a crash between two steps means:
+
+    plan, budget, train and prepare   nothing has left: costs no privacy, done again
+    ledger: authorise                 from here on the uplink's worst case is spent
+    exchange, server step, metrics
+    checkpoint                        from here on a resumed run goes on with the next uplink
+    ledger: account                   the worst case becomes what was measured
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fl.errors import LedgerError, RunFolderError
+from fl.experiment.assemble import Parts, assemble
+from fl.experiment.config import RunConfig
+from fl.experiment.folder import Checkpoint, RunFolder, created, is_unused, locked
+from fl.experiment.versions import versions
+from fl.learning.evaluate import evaluate
+from fl.learning.local import train_client
+from fl.learning.workforce import cores, in_order
+from fl.privacy.accountant import epsilon_of_loss
+from fl.privacy.clipping import BoundedUpdate
+from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
+from fl.privacy.mechanism import Label, RoundMechanism
+from fl.privacy.statement import PrivacyStatement, json_number, state_privacy
+from fl.streams import Stream, generator
+from fl.uplink.contract import Aggregate, Prepared, UplinkPlan
+
+FINISHED, BUDGET_SPENT = "finished", "budget spent"
+_BUDGET_TOLERANCE = 1e-9
+"""Relative; noise sized for exactly the budget must not be refused for rounding."""
+
+
+@dataclass(frozen=True)
+class UplinkMetrics:
+    """One line of metrics.jsonl: the model after the uplink, epsilon spent until then, and what power control did.
+
+    signal_norm, noise_norm: l2 norms of the aggregate's two parts. weight_received: sum of p_i/s_i. backed_off,
+    clipped: clients.
+    """
+
+    uplink: int
+    rounds: int
+    accuracy: float
+    loss: float
+    test_loss: float
+    epsilon: float
+    label: str
+    sigma: float
+    alpha_u: float
+    alpha_cj: float
+    jamming_client: int | None
+    postponed: int
+    backoff_max: float
+    backed_off: int
+    clipped: int
+    weight_received: float
+    signal_norm: float
+    noise_norm: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of a run. privacy: the claimed label first, then the others that hold or are published."""
+
+    out: Path
+    status: str
+    accuracy: float
+    loss: float
+    test_loss: float
+    uplinks: int
+    rounds: int
+    transmissions_charged: int
+    model_sha256: str
+    privacy: tuple[PrivacyStatement, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that `airdp run --json` prints."""
+        claimed = self.privacy[0].to_json()
+        return {
+            "accuracy": self.accuracy,
+            "loss": json_number(self.loss),
+            "test_loss": json_number(self.test_loss),
+            "rounds": self.rounds,
+            "uplinks": self.uplinks,
+            "epsilon": claimed["epsilon"],
+            "label": claimed["label"],
+            "neighbours": claimed["neighbours"],
+            "delta": claimed["delta"],
+            "sigma_origin": claimed["sigma_origin"],
+            "privacy": [statement.to_json() for statement in self.privacy],
+            "transmissions_charged": self.transmissions_charged,
+            "status": self.status,
+            "model_sha256": self.model_sha256,
+            "out": str(self.out),
+        }
+
+
+def run_experiment(
+    config: RunConfig,
+    out: Path | None,
+    *,
+    resume: bool = False,
+    on_uplink: Callable[[UplinkMetrics], None] | None = None,
+) -> RunResult:
+    """Run `config` in the folder `out` (default: runs/NAME-TIME); with `resume`, go on where its run stopped."""
+    if out is None:
+        if resume:
+            raise RunFolderError("--resume needs --out: the folder of the run that shall go on")
+        out = Path("runs") / f"{config.name}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+    folder = RunFolder(out)
+    fresh = is_unused(out)
+    if not fresh:
+        _check_same_run(folder, config, resume=resume)
+    parts = assemble(config)
+    if fresh:
+        _create(folder, config, parts)
+    with locked(folder):
+        return _Run(folder, config, parts, on_uplink or (lambda metrics: None)).go()
+
+
+def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
+    held = folder.config()
+    if held.digest() != config.digest():
+        old, new = held.model_dump(mode="json"), config.model_dump(mode="json")
+        other = [
+            key if not isinstance(new[key], dict) else f"{key}.{name}"
+            for key in new
+            for name in (new[key] if isinstance(new[key], dict) else [key])
+            if (old[key] != new[key] if not isinstance(new[key], dict) else old[key].get(name) != new[key][name])
+        ]
+        raise RunFolderError(
+            f"{folder.path} holds another run (differs in {', '.join(other)}): choose another folder with --out"
+        )
+    if not resume:
+        raise RunFolderError(
+            f"{folder.path} already holds this run: add --resume to go on, or choose another folder with --out"
+        )
+
+
+def _create(folder: RunFolder, config: RunConfig, parts: Parts) -> None:
+    with created(folder.path) as scratch:
+        scratch.config_path.write_text(config.to_toml(), encoding="utf-8")
+        scratch.write_json("versions.json", versions())
+        scratch.write_json("partition.json", {"data_sha256": parts.dataset.fingerprint(), **parts.statistics})
+        header = LedgerHeader(
+            sizes=tuple(int(size) for size in parts.sizes),
+            delta=config.privacy.delta,
+            label=config.label,
+            neighbours=config.privacy.neighbours,
+            config_sha256=config.digest(),
+        )
+        Ledger.create(scratch.ledger_path, header)
+
+
+class _Run:
+    """One process's share of a run."""
+
+    def __init__(
+        self, folder: RunFolder, config: RunConfig, parts: Parts, on_uplink: Callable[[UplinkMetrics], None]
+    ) -> None:
+        self.folder, self.config, self.parts, self.on_uplink = folder, config, parts, on_uplink
+        self.workers = config.local.workers or cores()
+        dataset = parts.dataset
+        self.train = (torch.from_numpy(dataset.train_x), torch.from_numpy(dataset.train_y))
+        self.test = (torch.from_numpy(dataset.test_x), torch.from_numpy(dataset.test_y))
+        self.checkpoint = folder.load_checkpoint()
+        self.ledger = self._open_ledger()
+        self.losses = np.zeros(len(parts.sizes))
+        for mechanism in self.ledger.mechanisms.values():
+            self.losses += self._losses(mechanism)
+
+    def _open_ledger(self) -> Ledger:
+        if self.folder.read_json("partition.json")["data_sha256"] != self.parts.dataset.fingerprint():
+            raise RunFolderError(
+                f"{self.folder.path} was run on other data: give the same data, or choose another folder with --out"
+            )
+        ledger = Ledger.open(self.folder.ledger_path)
+        contents = read_ledger(self.folder.ledger_path)
+        if contents.header.config_sha256 != self.config.digest():
+            raise LedgerError(f"ledger {self.folder.ledger_path} belongs to a run with another config")
+        if self.checkpoint is not None and self.checkpoint.ledger_head not in contents.hashes:
+            raise LedgerError(
+                f"ledger {self.folder.ledger_path} lacks rows that the checkpoint has seen: it was cut or replaced"
+            )
+        return ledger
+
+    def go(self) -> RunResult:
+        """All remaining uplinks, then figures and result."""
+        start = Checkpoint(0, self.parts.start, "")
+        self.folder.keep_metrics_until((self.checkpoint or start).uplink)
+        state, status = self.checkpoint or start, FINISHED
+        while state.uplink < self.config.last_uplink:
+            plan = self.parts.uplink.plan(state.uplink + 1)
+            if self._exceeds_budget(plan.mechanism):
+                status = BUDGET_SPENT
+                break
+            state = self._uplink(state, plan)
+        return self._finish(state, status)
+
+    def _losses(self, mechanism: RoundMechanism) -> NDArray[np.float64]:
+        return mechanism.losses(self.parts.sizes, self.config.label, self.config.privacy.neighbours)
+
+    def _epsilon(self, losses: NDArray[np.float64]) -> float:
+        return epsilon_of_loss(self.config.privacy.accountant, float(losses.max()), self.config.privacy.delta)
+
+    def _exceeds_budget(self, mechanism: RoundMechanism) -> bool:
+        budget = self.config.privacy.budget_epsilon
+        return budget > 0 and self._epsilon(self.losses + self._losses(mechanism)) > budget * (1 + _BUDGET_TOLERANCE)
+
+    def _uplink(self, state: Checkpoint, plan: UplinkPlan) -> Checkpoint:
+        started = time.perf_counter()
+        prepared = self.parts.uplink.prepare(plan, self._updates(state.model, plan))
+        authorised = self.ledger.authorise(plan.mechanism)
+        before = self.losses
+        self.losses = before + self._losses(plan.mechanism)
+        aggregate = self.parts.uplink.exchange(plan, prepared)
+        model = self.parts.algorithm.step(state.model, aggregate.values, plan.uplink)
+        metrics = self._metrics(model, plan, prepared, aggregate, started)
+        self.folder.append_metrics(
+            {**asdict(metrics), **{key: json_number(getattr(metrics, key)) for key in _MAYBE_INFINITE}}
+        )
+        after = Checkpoint(plan.uplink, model, self.ledger.head)
+        self.folder.save_checkpoint(after)
+        self.ledger.account(authorised, aggregate.mechanism)
+        self.losses = before + self._losses(aggregate.mechanism)
+        self.on_uplink(metrics)
+        return after
+
+    def _updates(self, model: NDArray[np.float32], plan: UplinkPlan) -> Iterator[tuple[int, BoundedUpdate]]:
+        def train(client: int) -> BoundedUpdate:
+            return train_client(
+                self.parts.model,
+                model,
+                self.parts.clients[client],
+                self.parts.local,
+                self.config.privacy.clip_norm,
+                generator(self.config.seed, Stream.LOCAL, plan.uplink, client),
+                origin=f"client {client}'s update for uplink {plan.uplink}",
+            )
+
+        return zip(plan.senders, in_order(train, plan.senders, self.workers), strict=True)
+
+    def _metrics(
+        self, model: NDArray[np.float32], plan: UplinkPlan, prepared: Prepared, aggregate: Aggregate, started: float
+    ) -> UplinkMetrics:
+        test = evaluate(self.parts.model, model, *self.test)
+        backoffs = prepared.backoffs[list(plan.senders)]
+        return UplinkMetrics(
+            uplink=plan.uplink,
+            rounds=plan.uplink * self.parts.algorithm.steps_per_uplink,
+            accuracy=test.accuracy,
+            loss=evaluate(self.parts.model, model, *self.train).loss,
+            test_loss=test.loss,
+            epsilon=self._epsilon(self.losses),
+            label=self.config.label.value,
+            sigma=aggregate.mechanism.sigma,
+            alpha_u=plan.alpha_u,
+            alpha_cj=plan.jammer.alpha,
+            jamming_client=plan.silent,
+            postponed=plan.postponed,
+            backoff_max=float(backoffs.max()),
+            backed_off=int(np.count_nonzero(backoffs > 1)),
+            clipped=prepared.clipped,
+            weight_received=float((plan.weights[list(plan.senders)] / backoffs).sum()),
+            signal_norm=aggregate.signal_norm,
+            noise_norm=aggregate.noise_norm,
+            seconds=time.perf_counter() - started,
+        )
+
+    def _finish(self, state: Checkpoint, status: str) -> RunResult:
+        test = evaluate(self.parts.model, state.model, *self.test)
+        mechanisms = list(self.ledger.mechanisms.values())
+        labels = [self.config.label, *(label for label in Label if label is not self.config.label)]
+        result = RunResult(
+            out=self.folder.path,
+            status=status,
+            accuracy=test.accuracy,
+            loss=evaluate(self.parts.model, state.model, *self.train).loss,
+            test_loss=test.loss,
+            uplinks=state.uplink,
+            rounds=state.uplink * self.parts.algorithm.steps_per_uplink,
+            transmissions_charged=len(mechanisms),
+            model_sha256=hashlib.sha256(state.model.tobytes()).hexdigest(),
+            privacy=tuple(
+                state_privacy(
+                    mechanisms,
+                    self.parts.sizes,
+                    label=label,
+                    neighbours=self.config.privacy.neighbours,
+                    delta=self.config.privacy.delta,
+                )
+                for label in labels
+            ),
+        )
+        from fl.experiment.figures import draw_run
+
+        draw_run(self.folder)
+        self.folder.write_json("result.json", result.to_json())
+        return result
+
+
+_MAYBE_INFINITE = ("epsilon", "loss", "test_loss", "backoff_max")
