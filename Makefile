@@ -1,0 +1,40 @@
+# Everything goes through .venv, which `.ci/setup` makes when it is missing, half-made or out of date.
+# Extra arguments for the program behind a target: make test ARGS="-k power"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench setup clean setup-run setup-dev
+
+BIN := .venv/bin
+PACKAGES := phy hardware calibration fl
+ARGS :=
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile
+
+demo: setup-run ## set up what the software loopback needs and run the quickstart experiment
+	$(BIN)/airdp run quickstart $(ARGS)
+
+test: setup-dev ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup-dev ## lint, formatting, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(PACKAGES)
+	$(BIN)/lint-imports --no-logo
+
+bench: setup-run ## measure speed
+	$(BIN)/airdp bench $(ARGS)
+
+setup: setup-dev ## set up all that demo, test, check and bench need
+
+clean: ## remove .venv, caches and build products; runs/ stays
+	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Not file targets: whether the set-up is current depends on contents, not on times (see .ci/setup).
+setup-run:
+	@sh .ci/setup run
+
+setup-dev:
+	@sh .ci/setup dev
