@@ -7,3 +7,10 @@ It lives in the lowest package so that all layers can derive from it. The comman
 
 class AirdpError(Exception):
     """Something the user gave cannot be used: the message says what, what was expected, and what to do."""
+
+
+class SignalError(AirdpError):
+    """A waveform, a size or a parameter of the signal processing is impossible."""
+
+    def __init__(self, name: str, value: object, expected: str, advice: str) -> None:
+        super().__init__(f"{name} is {value}; expected {expected}. {advice}")

@@ -1,0 +1,114 @@
+"""Where things stand in a transmission, in samples from the frame's first one.
+
+    SoundingFrame   | preamble | sounding symbols |
+    PayloadFrame    | quiet | payload symbols | quiet |
+
+A sounding frame is sent by one transmitter alone and can be found by its preamble. Payload frames are sent by all at
+once, at a time that was agreed on; nobody sends in the quiet zones, which absorb timing errors and show the noise.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phy.errors import SignalError
+from phy.modem import modulate
+from phy.numerology import Numerology
+from phy.pilots import pilot_cells
+from phy.preamble import preamble_length, preamble_samples
+
+
+@dataclass(frozen=True)
+class SoundingFrame:
+    """Preamble and `symbols` known OFDM symbols."""
+
+    numerology: Numerology
+    symbols: int
+
+    def __post_init__(self) -> None:
+        _require_symbols(self.symbols)
+
+    @property
+    def preamble_slice(self) -> slice:
+        """Samples of the preamble."""
+        return slice(0, preamble_length(self.numerology))
+
+    @property
+    def sounding_slice(self) -> slice:
+        """Samples of the sounding symbols, as `phy.modem.demodulate` takes them."""
+        return slice(preamble_length(self.numerology), self.length)
+
+    @property
+    def length(self) -> int:
+        """Samples of the whole frame."""
+        return preamble_length(self.numerology) + self.symbols * self.numerology.symbol_samples
+
+
+@dataclass(frozen=True)
+class PayloadFrame:
+    """`symbols` OFDM symbols of payload between two zones of `quiet_samples` in which nobody sends."""
+
+    numerology: Numerology
+    symbols: int
+    quiet_samples: int
+
+    def __post_init__(self) -> None:
+        _require_symbols(self.symbols)
+        if self.quiet_samples < 0:
+            raise SignalError("quiet_samples", self.quiet_samples, "an integer >= 0", "Use a few symbols.")
+
+    @property
+    def leading_quiet_slice(self) -> slice:
+        """Samples before the payload."""
+        return slice(0, self.quiet_samples)
+
+    @property
+    def payload_slice(self) -> slice:
+        """Samples of the payload, as `phy.modem.demodulate` takes them."""
+        return slice(self.quiet_samples, self.length - self.quiet_samples)
+
+    @property
+    def trailing_quiet_slice(self) -> slice:
+        """Samples after the payload."""
+        return slice(self.length - self.quiet_samples, self.length)
+
+    @property
+    def length(self) -> int:
+        """Samples of the whole frame."""
+        return 2 * self.quiet_samples + self.symbols * self.numerology.symbol_samples
+
+
+def sounding_cells(numerology: Numerology, symbols: int) -> NDArray[np.complex64]:
+    """Cells of the sounding symbols exactly as they are sent: P[s, k] = j^s c[k], c = `phy.pilots.pilot_cells`.
+
+    Shape (symbols, data_subcarriers). The turn by a quarter from symbol to symbol is free of cost and makes the mirror
+    image of an I/Q imbalance, which turns the other way, cancel in the mean of every two symbols.
+    """
+    _require_symbols(symbols)
+    turns = np.array([1, 1j, -1, -1j], dtype=np.complex64)[np.arange(symbols) % 4]
+    return np.asarray(turns[:, None] * pilot_cells(numerology))
+
+
+def sounding_samples(frame: SoundingFrame) -> NDArray[np.complex64]:
+    """The frame as it is sent, shape (frame.length,).
+
+    Normalised by its peak: |x| < 1 everywhere, with an rms of about 0.74 (-2.6 dB of full scale) in preamble and
+    symbols alike for the default numerology.
+    """
+    symbols = modulate(sounding_cells(frame.numerology, frame.symbols), frame.numerology)
+    return np.concatenate([preamble_samples(frame.numerology), symbols])
+
+
+def payload_samples(frame: PayloadFrame, cells: NDArray[np.complex64]) -> NDArray[np.complex64]:
+    """The frame with these cells (..., symbols, data_subcarriers) in its middle, shape (..., frame.length)."""
+    if cells.ndim < 2 or cells.shape[-2] != frame.symbols:
+        raise SignalError("cells' shape", cells.shape, f"{frame.symbols} symbols", "Make the frame for these cells.")
+    samples = np.zeros((*cells.shape[:-2], frame.length), dtype=np.complex64)
+    samples[..., frame.payload_slice] = modulate(cells, frame.numerology)
+    return samples
+
+
+def _require_symbols(symbols: int) -> None:
+    if symbols < 1:
+        raise SignalError("symbols", symbols, "an integer >= 1", "A frame carries at least one symbol.")
