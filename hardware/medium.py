@@ -1,0 +1,271 @@
+"""The simulated air: what each receiver gets when several radios transmit.
+
+A burst goes through its links as soon as it is transmitted, and is added to what each receiver will hear; nothing is
+kept of it. Time is therefore linear in samples times links, and memory does not depend on the number of links. On a
+flat link with a whole delay the cost is one complex multiplication and addition per sample.
+
+    y[r] = z[r] + exp(-j theta[r]) sum_links exp(j 2 pi f r) sum_l h_l x(r - D - l)
+
+with x after the sender's front end, h and D the link's taps and delay, f the difference of the carriers in cycles per
+sample, theta and z the receiver's phase noise and thermal noise; then come the receiver's gain, mixer and converter.
+With free-running clocks x is also resampled. The clock is virtual: it moves when somebody receives, and nobody sleeps.
+"""
+
+import cmath
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import caxpy
+
+from hardware.errors import HardwareError, LateError, RxOverflowError
+from hardware.front_end import FrontEnd
+from hardware.link import Link
+from hardware.settings import RadioSettings
+from hardware.streams import Oscillator, Purpose, Streams
+from phy.impairments import fractional_delay, resample_clock, rotate
+
+# What a receiver will hear is kept in pages of this many samples, made when the first burst touches them. OpenBLAS
+# gives vectors of more than 10,000 to several threads, which takes longer than the work itself: a page stays below.
+_PAGE = 8192
+# Rounding of a counter that went through the clock of another radio.
+_COUNTER_SLACK = 1e-6
+
+
+class ClockMode(StrEnum):
+    """Whether radios share a reference."""
+
+    SHARED = "shared"
+    FREE_RUNNING = "free-running"
+
+
+@dataclass
+class _Station:
+    name: str
+    front_end: FrontEnd
+    oscillator: Oscillator | None
+    receives: bool
+    clock_ratio: float
+    settings: RadioSettings | None = None
+    sending_until: int = 0
+    taken_until: int = 0
+    kept_from: int = 0
+    pages: dict[int, NDArray[np.complex64]] = field(default_factory=dict)
+
+
+class Medium:
+    """Radios by name and the links between them. All sample indices are those of the radio they belong to.
+
+    default_link: of every pair for which `set_link` was not called. history_samples: how far a receiver that nobody
+    reads stays behind the clock before it loses samples.
+    """
+
+    def __init__(
+        self,
+        sample_rate_hz: float,
+        seed: int,
+        *,
+        clock_mode: ClockMode = ClockMode.SHARED,
+        default_link: Link | None = None,
+        history_samples: int = 1 << 22,
+    ) -> None:
+        if not (math.isfinite(sample_rate_hz) and sample_rate_hz > 0):
+            raise HardwareError(f"sample_rate_hz is {sample_rate_hz}: expected a finite number above 0")
+        if history_samples < 1:
+            raise HardwareError(f"history_samples is {history_samples}: expected at least 1")
+        self.sample_rate_hz = sample_rate_hz
+        self.clock_mode = clock_mode
+        self._streams = Streams(seed)
+        self._default_link = default_link or Link()
+        self._history = history_samples
+        self._links: dict[tuple[str, str], Link] = {}
+        self._stations: dict[str, _Station] = {}
+        self._taps: dict[tuple[str, str], NDArray[np.complex128]] = {}
+        self._block = 0
+        # Samples of an exact clock since all counters were zero.
+        self._time = 0.0
+
+    def add_radio(self, name: str, front_end: FrontEnd | None = None, *, receives: bool = True) -> None:
+        """Put a radio into the air. Each that `receives` hears all others, which costs time; the rest cost nothing."""
+        if name in self._stations:
+            raise HardwareError(f"there are two radios '{name}': names must differ")
+        front_end = front_end or FrontEnd()
+        std = front_end.phase_noise_rad_per_sqrt_sample
+        oscillator = Oscillator(self._streams, name, std) if std else None
+        ratio = 1.0 if self.clock_mode is ClockMode.SHARED else 1.0 + front_end.clock_ppm * 1e-6
+        self._stations[name] = _Station(name, front_end, oscillator, receives, ratio)
+
+    def set_link(self, sender: str, receiver: str, link: Link) -> None:
+        """The path from `sender` to `receiver`, from its next burst on."""
+        self._links[self._station(sender).name, self._station(receiver).name] = link
+        self._taps.pop((sender, receiver), None)
+
+    @property
+    def block(self) -> int:
+        """Number of the current fading block."""
+        return self._block
+
+    def new_block(self, block: int) -> None:
+        """Begin fading block `block`: all links get the taps of that block, whatever came before it."""
+        if block < 0:
+            raise HardwareError(f"the fading block is {block}: expected a number >= 0")
+        self._block = block
+        self._taps.clear()
+
+    def taps(self, sender: str, receiver: str) -> NDArray[np.complex128]:
+        """The true taps (L,) of a link in the current block, gains of the radios not included."""
+        key = (self._station(sender).name, self._station(receiver).name)
+        if key not in self._taps:
+            rng = self._streams.generator(Purpose.FADING, *key, self._block)
+            self._taps[key] = self.link(*key).fading.taps(self._block, rng)
+        return self._taps[key]
+
+    def link(self, sender: str, receiver: str) -> Link:
+        """The path from `sender` to `receiver`."""
+        return self._links.get((sender, receiver), self._default_link)
+
+    def cfo_hz(self, sender: str, receiver: str) -> float:
+        """Carrier of `sender` minus that of `receiver`, both as their crystals make them."""
+        sending, receiving = self._tuned(sender), self._tuned(receiver)
+        # Written so that a small offset does not drown in the digits of the carriers.
+        return (sending.tx_center_hz - receiving.rx_center_hz) + (
+            sending.tx_center_hz * (self._station(sender).clock_ratio - 1.0)
+            - receiving.rx_center_hz * (self._station(receiver).clock_ratio - 1.0)
+        )
+
+    def tune(self, name: str, settings: RadioSettings) -> None:
+        """Set a radio from its next burst or capture on."""
+        if settings.sample_rate_hz != self.sample_rate_hz:
+            raise HardwareError(
+                f"{name} is set to {settings.sample_rate_hz:g} S/s: the simulated air runs at {self.sample_rate_hz:g}"
+            )
+        self._station(name).settings = settings
+
+    def settings(self, name: str) -> RadioSettings:
+        """What a radio is set to."""
+        return self._tuned(name)
+
+    def now(self, name: str) -> int:
+        """The earliest sample, in the radio's own count, at which a burst of it can start.
+
+        Nobody has received anything that late yet, and the radio's previous burst has ended.
+        """
+        station = self._station(name)
+        return max(self._counter(station), station.sending_until)
+
+    def _counter(self, station: _Station) -> int:
+        return math.ceil(self._time * station.clock_ratio - _COUNTER_SLACK)
+
+    def send(self, name: str, samples: NDArray[np.complex64], start_sample: int) -> None:
+        """Let samples (n,), complex64 and contiguous, leave the radio from `start_sample` on."""
+        sender = self._station(name)
+        settings = self._tuned(name)
+        if start_sample < self.now(name):
+            raise LateError(f"{name} cannot send at sample {start_sample}: it can from sample {self.now(name)} on")
+        sender.sending_until = start_sample + samples.size
+        radiated, scale = sender.front_end.send(samples, settings.tx_gain_db)
+        if sender.oscillator:
+            radiated = radiated * sender.oscillator.phasors(start_sample, radiated.size)
+        for receiver in self._stations.values():
+            if receiver.receives and receiver is not sender and self._in_band(settings, receiver):
+                self._propagate(sender, receiver, radiated, scale, start_sample)
+
+    def _in_band(self, sending: RadioSettings, receiver: _Station) -> bool:
+        if receiver.settings is None:
+            return False
+        return abs(sending.tx_center_hz - receiver.settings.rx_center_hz) <= receiver.settings.bandwidth_hz / 2
+
+    def _propagate(
+        self, sender: _Station, receiver: _Station, samples: NDArray[np.complex64], scale: float, start_sample: int
+    ) -> None:
+        """Pass radiated samples through one link into the receiver's pages."""
+        link = self.link(sender.name, receiver.name)
+        drift_ppm = (sender.clock_ratio - receiver.clock_ratio) / receiver.clock_ratio * 1e6
+        samples, drifted = resample_clock(samples, drift_ppm, start_sample)
+        samples, delayed = fractional_delay(samples, link.delay_samples)
+        first = start_sample + drifted + delayed
+        cfo = self.cfo_hz(sender.name, receiver.name) / (self.sample_rate_hz * receiver.clock_ratio)
+        samples = rotate(samples, cfo, first)
+        for lag, tap in enumerate(self.taps(sender.name, receiver.name).tolist()):
+            if tap:
+                # A path rotates with the receiver's time, but its samples were rotated `lag` samples early.
+                _add(receiver, first + lag, samples, scale * tap * cmath.exp(2j * math.pi * cfo * lag))
+
+    def listen(self, name: str, count: int, start_sample: int) -> tuple[NDArray[np.complex64], int]:
+        """What the radio hears in `count` samples from `start_sample` on, and how many of them clipped.
+
+        Moves the clock to the end of these samples: nothing can be sent into them any more.
+        """
+        receiver = self._station(name)
+        settings = self._tuned(name)
+        if not receiver.receives:
+            raise HardwareError(f"{name} does not receive in this lab: set receives = true for it")
+        if start_sample < receiver.taken_until:
+            raise LateError(
+                f"{name} cannot receive from sample {start_sample} on: samples up to {receiver.taken_until} are gone"
+            )
+        if start_sample < receiver.kept_from:
+            raise RxOverflowError(
+                f"{name} lost samples {receiver.taken_until} to {receiver.kept_from}: nobody received them in time"
+            )
+        heard = _heard(receiver, count, start_sample)
+        if receiver.oscillator:
+            heard *= receiver.oscillator.phasors(start_sample, count).conj()
+        if receiver.front_end.noise_var_complex:
+            self._streams.add_noise(heard, name, start_sample, receiver.front_end.noise_var_complex)
+        digital, clipped = receiver.front_end.receive(heard, settings.rx_gain_db)
+        receiver.taken_until = receiver.kept_from = start_sample + count
+        self._advance(receiver.taken_until / receiver.clock_ratio)
+        return digital, clipped
+
+    def advance(self, name: str, sample: int) -> None:
+        """Move the clock to `sample` of the radio's count, as if everybody had waited for it. Never moves it back."""
+        self._advance(sample / self._station(name).clock_ratio)
+
+    def _advance(self, time: float) -> None:
+        self._time = max(self._time, time)
+        for station in self._stations.values():
+            station.kept_from = max(station.kept_from, self._counter(station) - self._history)
+            for page in [page for page in station.pages if (page + 1) * _PAGE <= station.kept_from]:
+                del station.pages[page]
+
+    def _station(self, name: str) -> _Station:
+        try:
+            return self._stations[name]
+        except KeyError:
+            known = ", ".join(self._stations) or "none"
+            raise HardwareError(f"there is no radio '{name}' in the air: there are {known}") from None
+
+    def _tuned(self, name: str) -> RadioSettings:
+        settings = self._station(name).settings
+        if settings is None:
+            raise HardwareError(f"{name} has no settings yet: configure it first")
+        return settings
+
+
+def _add(receiver: _Station, start_sample: int, samples: NDArray[np.complex64], gain: complex) -> None:
+    """Add gain * samples to what the receiver will hear; what would be heard before `kept_from` is gone."""
+    first = max(start_sample, receiver.kept_from)
+    end = start_sample + samples.size
+    while first < end:
+        page, inside = divmod(first, _PAGE)
+        length = min(_PAGE - inside, end - first)
+        target = receiver.pages.get(page)
+        if target is None:
+            target = receiver.pages[page] = np.zeros(_PAGE, np.complex64)
+        caxpy(samples, target, n=length, a=gain, offx=first - start_sample, offy=inside)
+        first += length
+
+
+def _heard(receiver: _Station, count: int, start_sample: int) -> NDArray[np.complex64]:
+    """A copy of what was added for these samples; zero where nothing was."""
+    heard = np.zeros(count, np.complex64)
+    end = start_sample + count
+    for page in range(start_sample // _PAGE, (end - 1) // _PAGE + 1):
+        if page in receiver.pages:
+            origin = page * _PAGE
+            low, high = max(start_sample, origin), min(end, origin + _PAGE)
+            heard[low - start_sample : high - start_sample] = receiver.pages[page][low - origin : high - origin]
+    return heard

@@ -1,0 +1,101 @@
+"""Random processes of the simulated air, addressed by what and when instead of by order of use.
+
+The noise of a receiver's sample depends on (seed, receiver, sample index) only: it is the same however captures are
+cut, whoever captures first, and however many radios there are. Noise that protects data on a real radio must not
+come from a seed.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.errors import HardwareError
+from phy.fading import circular_noise
+from phy.impairments import phase_noise
+from phy.units import noise_var_real_from_complex
+
+# Samples per generator. Long enough that seeding (20 us) is small, short enough that little is drawn in vain.
+_BLOCK = 16384
+
+
+class Purpose(IntEnum):
+    """What a stream is for. The numbers are part of what makes a run reproducible: append, never renumber."""
+
+    NOISE = 0
+    FADING = 1
+    PHASE_NOISE = 2
+    DELAY = 3
+    CRYSTAL = 4
+
+
+@dataclass(frozen=True)
+class Streams:
+    """All randomness of one simulated lab."""
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a seed."""
+        if self.seed < 0:
+            raise HardwareError(f"the seed is {self.seed}: expected a whole number >= 0")
+
+    def generator(self, purpose: Purpose, *keys: str | int) -> np.random.Generator:
+        """Generator for radios (by name) and numbers (of blocks). SFC64: the fastest of NumPy's for Gaussians."""
+        numbers = (key if isinstance(key, int) else _number(key) for key in keys)
+        return np.random.Generator(
+            np.random.SFC64(np.random.SeedSequence(self.seed, spawn_key=(int(purpose), *numbers)))
+        )
+
+    def add_noise(
+        self, samples: NDArray[np.complex64], receiver: str, start_sample: int, noise_var_complex: float
+    ) -> None:
+        """Add circular Gaussian noise of variance E|z|^2 = noise_var_complex to samples (n,), in place."""
+        noise_var_real = noise_var_real_from_complex(noise_var_complex)
+        for block, inside, place in _pieces(start_sample, samples.size):
+            rng = self.generator(Purpose.NOISE, receiver, block)
+            # A generator gives the same first values however many are drawn from it.
+            samples[place] += circular_noise(inside.stop, noise_var_real, rng)[inside]
+
+
+class Oscillator:
+    """Phase noise of one radio's oscillator as a function of the sample index: a Wiener process that starts at zero."""
+
+    def __init__(self, streams: Streams, radio: str, std_rad_per_sqrt_sample: float) -> None:
+        self._streams = streams
+        self._radio = radio
+        self._std = std_rad_per_sqrt_sample
+        # Phasor just before each block; one entry in _BLOCK samples.
+        self._before = [1.0 + 0.0j]
+
+    def phasors(self, start_sample: int, count: int) -> NDArray[np.complex64]:
+        """exp(j theta[n]) for n = start_sample … start_sample + count - 1. Takes time linear in the last sample."""
+        phasors = np.empty(count, np.complex64)
+        for block, inside, place in _pieces(start_sample, count):
+            while len(self._before) <= block:
+                last = complex(self._walk(len(self._before) - 1)[-1]) * self._before[-1]
+                self._before.append(last / abs(last))
+            phasors[place] = self._walk(block)[inside] * np.complex64(self._before[block])
+        return phasors
+
+    def _walk(self, block: int) -> NDArray[np.complex64]:
+        return phase_noise(_BLOCK, self._std, self._streams.generator(Purpose.PHASE_NOISE, self._radio, block))
+
+
+def _number(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def _pieces(start_sample: int, count: int) -> Iterator[tuple[int, slice, slice]]:
+    """(block, slice within the block, slice within the samples) of each block that the samples touch."""
+    first = start_sample
+    end = start_sample + count
+    while first < end:
+        block, inside = divmod(first, _BLOCK)
+        length = min(_BLOCK - inside, end - first)
+        place = first - start_sample
+        yield block, slice(inside, inside + length), slice(place, place + length)
+        first += length
