@@ -9,7 +9,6 @@ A file with a single uplink stands for a static channel.
 """
 
 import csv
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from phy.errors import AirdpError
 
 JAMMER = "jammer"
+_COLUMNS = ["uplink", "transmitter", "re", "im"]
 
 
 class GainsFileError(AirdpError):
@@ -68,45 +68,63 @@ def load_gains(path: Path) -> GainsTable:
 
 def _load_npz(path: Path) -> GainsTable:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # The file is opened here, because numpy leaves it open where the archive is damaged.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             clients = archive["client_gains"].astype(np.complex128)
             jammer = archive["jammer_gains"].astype(np.complex128) if "jammer_gains" in archive else None
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+    # zipfile, zlib and numpy have a dozen kinds of errors for a damaged file.
+    except Exception as error:
         raise GainsFileError(
             f"gains file {path} cannot be read: {error}; expected 'client_gains' complex (M, K)"
         ) from error
     return GainsTable(clients, jammer, str(path))
 
 
+def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Line number and values of each row below the header."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            header = next(reader, [])
+            rows = [(reader.line_num, row) for row in reader if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise GainsFileError(f"gains file {path} cannot be read: {error}; expected {','.join(_COLUMNS)}") from error
+    if header != _COLUMNS:
+        raise GainsFileError(f"gains file {path} has the header {header}: expected {','.join(_COLUMNS)}")
+    return rows
+
+
 def _load_csv(path: Path) -> GainsTable:
     gains: dict[tuple[int, str], complex] = {}
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != ["uplink", "transmitter", "re", "im"]:
+    for line_number, row in _csv_rows(path):
+        try:
+            if len(row) != len(_COLUMNS):
+                raise ValueError(
+                    f"{len(row)} values, expected {len(_COLUMNS)} with decimal points: {','.join(_COLUMNS)}"
+                )
+            key = (int(row[0]), row[1] if row[1] == JAMMER else str(int(row[1])))
+            value = complex(float(row[2]), float(row[3]))
+        except ValueError as error:
+            raise GainsFileError(f"gains file {path} line {line_number}: {error}") from error
+        if key in gains or key[0] < 1 or key[1].startswith("-"):
             raise GainsFileError(
-                f"gains file {path} has the header {reader.fieldnames}: expected uplink,transmitter,re,im"
+                f"gains file {path} line {line_number}: uplink {key[0]}, transmitter {key[1]} "
+                "is given twice, or counts from below its first number"
             )
-        for row in reader:
-            try:
-                key = (
-                    int(row["uplink"]),
-                    row["transmitter"] if row["transmitter"] == JAMMER else str(int(row["transmitter"])),
-                )
-                value = complex(float(row["re"]), float(row["im"]))
-            except (TypeError, ValueError) as error:
-                raise GainsFileError(f"gains file {path} line {reader.line_num}: {error}") from error
-            if key in gains or key[0] < 1 or key[1].startswith("-"):
-                raise GainsFileError(
-                    f"gains file {path} line {reader.line_num}: uplink {key[0]}, transmitter {key[1]} "
-                    "is given twice, or counts from below its first number"
-                )
-            gains[key] = value
-    if not any(name != JAMMER for _, name in gains):
+        gains[key] = value
+    of_clients = [int(name) for _, name in gains if name != JAMMER]
+    if not of_clients:
         raise GainsFileError(
             f"gains file {path} has no client's gain: expected at least one row with a transmitter number"
         )
     uplinks = max(uplink for uplink, _ in gains)
-    clients = 1 + max(int(name) for _, name in gains if name != JAMMER)
+    clients = 1 + max(of_clients)
+    # Before a table is made, which one mistyped number would make too large for the memory.
+    if len(of_clients) != uplinks * clients:
+        raise GainsFileError(
+            f"gains file {path} has {len(of_clients)} gains of clients: expected {uplinks * clients}, "
+            f"one for each of {uplinks} uplinks and {clients} clients"
+        )
     table = np.full((uplinks, clients), complex("nan"))
     jammer = np.full(uplinks, complex("nan"))
     for (uplink, name), value in gains.items():
@@ -114,4 +132,4 @@ def _load_csv(path: Path) -> GainsTable:
             jammer[uplink - 1] = value
         else:
             table[uplink - 1, int(name)] = value
-    return GainsTable(table, None if np.all(np.isnan(jammer)) else jammer, str(path))
+    return GainsTable(table, jammer if len(gains) > len(of_clients) else None, str(path))
