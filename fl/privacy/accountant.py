@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from fl.errors import PrivacyError
 
@@ -53,12 +53,21 @@ def epsilon_paper(total_loss: float, delta: float) -> float:
 
 
 def log_delta_exact(total_loss: float, epsilon: float) -> float:
-    """log of delta(epsilon) = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), mu = sqrt(2 S), without cancellation."""
-    mu = math.sqrt(2.0 * _checked_loss(total_loss))
+    """log of delta(epsilon) = Phi(a) - e^eps Phi(-b), a = mu/2 - eps/mu, b = mu/2 + eps/mu, mu = sqrt(2 S).
+
+    e^eps Phi(-b) = exp(-a^2/2) erfcx(b/sqrt 2)/2, because b^2 - a^2 = 2 eps: so no large numbers cancel.
+    """
+    mu = math.sqrt(2.0) * math.sqrt(_checked_loss(total_loss))
     if mu == 0.0:
         return -math.inf
-    log_first = float(log_ndtr(mu / 2 - epsilon / mu))
-    log_ratio = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)) - log_first
+    a, b = (total_loss - epsilon) / mu, mu / 2 + epsilon / mu
+    log_second = math.log(0.5 * float(erfcx(b / math.sqrt(2.0))))
+    if a < 0:
+        log_scaled = math.log(0.5 * float(erfcx(-a / math.sqrt(2.0))))
+        log_first, log_ratio = log_scaled - a * a / 2, log_second - log_scaled
+    else:
+        log_first = float(log_ndtr(a))
+        log_ratio = log_second - a * a / 2 - log_first
     return log_first + math.log(-math.expm1(log_ratio)) if log_ratio < 0 else -math.inf
 
 
@@ -70,9 +79,11 @@ def epsilon_exact(total_loss: float, delta: float) -> float:
     if log_delta_exact(loss, 0.0) <= log_delta:
         return 0.0
     # The paper's bound is never below the exact value, so the root lies between 0 and it.
-    return float(
-        brentq(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, epsilon_paper(loss, delta), xtol=1e-12)
-    )
+    high = epsilon_paper(loss, delta)
+    if log_delta_exact(loss, high) >= log_delta:
+        # S is so large (1e31) that the two are the same float64.
+        return high
+    return float(brentq(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, high, xtol=1e-12))
 
 
 def _epsilon_dp_accounting(make: Callable[[], object], ratios: Sequence[float], delta: float) -> float:
@@ -84,10 +95,13 @@ def _epsilon_dp_accounting(make: Callable[[], object], ratios: Sequence[float], 
     if any(math.isinf(ratio) for ratio in ratios):
         return math.inf
     accountant = make()
-    for ratio, count in Counter(ratios).items():
-        if ratio > 0:
-            accountant.compose(dp_accounting.GaussianDpEvent(1.0 / ratio), count)  # type: ignore[attr-defined]
-    return float(accountant.get_epsilon(delta))  # type: ignore[attr-defined]
+    try:
+        for ratio, count in Counter(ratios).items():
+            if ratio > 0:
+                accountant.compose(dp_accounting.GaussianDpEvent(1.0 / ratio), count)  # type: ignore[attr-defined]
+        return float(accountant.get_epsilon(delta))  # type: ignore[attr-defined]
+    except OverflowError:
+        return math.inf
 
 
 def epsilon_rdp(ratios: Sequence[float], delta: float) -> float:
@@ -102,12 +116,17 @@ def epsilon_rdp(ratios: Sequence[float], delta: float) -> float:
 
 
 def epsilon_pld(ratios: Sequence[float], delta: float) -> float:
-    """Privacy-loss-distribution accountant of dp-accounting; takes seconds: an oracle, not a progress bar."""
+    """Privacy-loss-distribution accountant of dp-accounting; takes seconds: an oracle, not a progress bar.
+
+    Its grid of losses has the library's spacing, 1e-4, up to epsilon = 10 and 1e-5 of epsilon above: a fixed spacing
+    would take gigabytes for the label `client`. The grid is pessimistic, so epsilon errs on the safe side.
+    """
 
     def make() -> object:
         from dp_accounting import pld
 
-        return pld.PLDAccountant()
+        spacing = 1e-5 * epsilon_paper(total_loss_of(ratios), delta)
+        return pld.PLDAccountant(value_discretization_interval=max(1e-4, spacing))
 
     return _epsilon_dp_accounting(make, ratios, delta)
 
@@ -147,7 +166,9 @@ def loss_for_epsilon(accountant: Accountant, epsilon: float, delta: float) -> fl
         return paper
     if accountant is not Accountant.EXACT:
         raise PrivacyError(f"noise is sized with accountant 'paper' or 'exact', not '{accountant.value}'")
-    high = paper
-    while epsilon_exact(high, delta) < epsilon:
+    low, high = 0.5 * paper, paper
+    while log_delta_exact(high, epsilon) < -log_inverse:
         high *= 2.0
-    return float(brentq(lambda loss: epsilon_exact(loss, delta) - epsilon, 0.5 * paper, high, rtol=1e-12))
+    return float(
+        brentq(lambda loss: log_delta_exact(loss, epsilon) + log_inverse, low, high, xtol=1e-15 * paper, rtol=1e-14)
+    )

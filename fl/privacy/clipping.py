@@ -14,6 +14,8 @@ from fl.privacy.mechanism import Neighbours
 _ROUNDING_MARGIN = 1.0 - 2.0**-22
 SMALLEST_CLIP_NORM = 1e-12
 """Below this the float32 coordinates of a clipped update would be subnormal and the rounding argument fails."""
+_SMALLEST_SCALE = 1e-30
+"""Below this a float32 factor is near subnormal numbers, where rounding is coarse."""
 
 
 def checked_clip_norm(clip_norm: float) -> float:
@@ -62,14 +64,18 @@ def clip_update(update: NDArray[np.float32], clip_norm: float, *, origin: str = 
             "lower the learning rate (local.lr) or check the data"
         )
     if norm > bound * _ROUNDING_MARGIN:
-        values = values * np.float32(bound / norm * _ROUNDING_MARGIN)
+        # In float64: as float32 the factor of a very long update would be subnormal, and rounded up by percents.
+        values = (values.astype(np.float64) * (bound / norm * _ROUNDING_MARGIN)).astype(np.float32)
     return BoundedUpdate(values=values, clip_norm=bound, norm_before=norm, record_terms=None)
 
 
 def per_sample_scales(
     norms: NDArray[np.floating[Any]], clip_norm: float, *, origin: str = "gradients"
 ) -> NDArray[np.float32]:
-    """Factors min(1, clip_norm/norm_j) for per-sample terms with l2 norms `norms` (n,), with the rounding margin."""
+    """Factors min(1, clip_norm/norm_j) for per-sample terms with l2 norms `norms` (n,), with the rounding margin.
+
+    A term 1e30 times too long gets the factor 0: zero is within the bound, and float32 cannot scale it with precision.
+    """
     bound = checked_clip_norm(clip_norm)
     if not np.all(np.isfinite(norms)):
         raise PrivacyError(
@@ -77,7 +83,7 @@ def per_sample_scales(
         )
     exact = np.asarray(norms, dtype=np.float64)
     scales = bound / np.maximum(exact, bound) * _ROUNDING_MARGIN**2
-    return np.asarray(scales, dtype=np.float32)
+    return np.where(scales < _SMALLEST_SCALE, 0.0, scales).astype(np.float32)
 
 
 def mean_of_clipped(
@@ -87,6 +93,8 @@ def mean_of_clipped(
 
     The caller promises the construction; the norm is checked again, because a mean of bounded terms is bounded too.
     """
+    if terms < 1:
+        raise PrivacyError(f"{origin} is a mean of {terms} terms: expected 1 or more")
     whole = clip_update(mean, clip_norm, origin=origin)
     if whole.norm_before > clip_norm * (1.0 + 1e-5):
         raise PrivacyError(

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from fl.durable import append_durably, sync_folder, write_atomically
 from fl.errors import LedgerError, PrivacyError
+from fl.privacy.accountant import checked_delta
 from fl.privacy.mechanism import Label, Neighbours, RoundMechanism
 
 FORMAT = 1
@@ -46,6 +47,12 @@ class LedgerHeader:
     label: Label
     neighbours: Neighbours
     config_sha256: str
+
+    def __post_init__(self) -> None:
+        """Refuse sizes and a delta for which no loss could be computed."""
+        checked_delta(self.delta)
+        if not self.sizes or min(self.sizes) < 1:
+            raise PrivacyError(f"sizes of the clients are {self.sizes}: expected at least one, each 1 or more")
 
     @property
     def sizes_array(self) -> NDArray[np.int64]:
@@ -101,8 +108,9 @@ def _verified_rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-            intact = isinstance(row, dict) and row.get("hash") == _digest(row)
-        except ValueError:
+            # Compared with its own encoding too: JSON has many spellings of a value (1e-05, 1E-05), a ledger one.
+            intact = isinstance(row, dict) and row.get("hash") == _digest(row) and _encode(row) == line + b"\n"
+        except (ValueError, RecursionError):
             intact = False
         if not intact:
             raise LedgerError(f"ledger {path} line {number} does not match its hash: the file was edited or damaged")
@@ -164,6 +172,8 @@ class Ledger:
         self._seq = len(rows)
         self.head: str = rows[-1]["hash"] if rows else _GENESIS
         self.mechanisms: dict[int, RoundMechanism] = {}
+        self._accounted: set[int] = set()
+        self._torn = False
 
     @classmethod
     def create(cls, path: Path, header: LedgerHeader) -> "Ledger":
@@ -193,6 +203,7 @@ class Ledger:
         ledger = cls(path, rows)
         authorised = [row["seq"] for row in rows if row["kind"] == "authorise"]
         ledger.mechanisms = dict(zip(authorised, contents.mechanisms, strict=True))
+        ledger._accounted = {row["authorised_seq"] for row in rows if row["kind"] == "account"}
         ledger._append("resume", {"authorised": contents.authorised, "accounted": contents.accounted})
         return ledger
 
@@ -208,7 +219,10 @@ class Ledger:
             raise LedgerError(
                 f"row {authorised_seq} authorised nothing: an uplink is accounted for after it was authorised"
             )
+        if authorised_seq in self._accounted:
+            raise LedgerError(f"row {authorised_seq} is accounted for already: a second account would hide the first")
         self._append("account", {"authorised_seq": authorised_seq, "mechanism": mechanism.to_json()})
+        self._accounted.add(authorised_seq)
         self.mechanisms[authorised_seq] = mechanism
 
     def _append(self, kind: str, fields: Mapping[str, Any]) -> int:
@@ -222,10 +236,17 @@ class Ledger:
         }
         row["hash"] = _digest(row)
         line = _encode(row)
-        write_atomically(self._next_path, line)
-        append_durably(self._path, line)
-        if seq == 0:
-            sync_folder(self._path.parent)
+        if self._torn:
+            raise LedgerError(f"ledger {self._path} could not be written before: open it again, which finishes its row")
+        try:
+            write_atomically(self._next_path, line)
+            self._torn = True
+            append_durably(self._path, line)
+            if seq == 0:
+                sync_folder(self._path.parent)
+        except OSError as error:
+            raise LedgerError(f"cannot write ledger {self._path}: {error.strerror}; mend that and resume") from error
+        self._torn = False
         self._seq, self.head = seq + 1, row["hash"]
         return seq
 

@@ -42,6 +42,9 @@ class SigmaOrigin(StrEnum):
     UNKNOWN = "unknown"
 
 
+_PROVENANCE = ("clip_norm", "alpha_u", "alpha_cj", "jammer_gain", "noise_std_real")
+
+
 @dataclass(frozen=True)
 class RoundMechanism:
     """What one uplink releases, in units of the clip norm (the aggregate divided by tau).
@@ -75,6 +78,10 @@ class RoundMechanism:
             )
         if not self.received_gains or not all(math.isfinite(gain) and gain >= 0 for gain in self.received_gains):
             raise PrivacyError(f"received gains of uplink {self.uplink} must be finite, not negative, one per client")
+        for name in _PROVENANCE:
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise PrivacyError(f"{name} of uplink {self.uplink} is {value}: expected a finite number of at least 0")
 
     def noise_ratios(self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours) -> NDArray[np.float64]:
         """Delta_i / sigma for each client, shape (K,). Infinite where the label is not earned or sigma is unknown."""
@@ -105,6 +112,11 @@ class RoundMechanism:
         """Rebuild from `to_json`; raises `PrivacyError` where a field is missing, unknown or of another type."""
         try:
             fields = dict(data)
+            numbers = [*fields["received_gains"], fields["sigma"], *(fields[name] for name in _PROVENANCE)]
+            if any(type(number) not in (int, float) for number in numbers):
+                raise TypeError("gains, sigma and what it is made of must be numbers")
+            if type(fields["uplink"]) is not int or type(fields["record_bounded"]) is not bool:
+                raise TypeError("uplink must be an integer and record_bounded true or false")
             fields["received_gains"] = tuple(float(gain) for gain in fields["received_gains"])
             fields["sigma_origin"] = SigmaOrigin(fields["sigma_origin"])
             return cls(**fields)

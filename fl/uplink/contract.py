@@ -1,7 +1,7 @@
 """The seam between learning and whatever carries the updates."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -60,17 +60,28 @@ class Prepared:
 class Aggregate:
     """What the server got. values: float32 (d,), ready to be added to the model. mechanism: as it really was.
 
-    signal_norm, noise_norm: l2 norms of the two parts of `values`, known in simulation.
+    signal_norm, noise_norm: l2 norms of the two parts of `values`, known in simulation. diagnostics: further numbers
+    about the uplink, for the metrics. snapshot: arrays for pictures of it, where there is something to see.
     """
 
     values: NDArray[np.float32]
     mechanism: RoundMechanism
     signal_norm: float
     noise_norm: float
+    diagnostics: dict[str, float] = field(default_factory=dict)
+    snapshot: dict[str, NDArray[np.generic]] = field(default_factory=dict)
 
 
 class Uplink(Protocol):
-    """plan -> prepare -> (the caller authorises `plan.mechanism` in the ledger) -> exchange."""
+    """plan -> prepare -> (the caller authorises `plan.mechanism` in the ledger) -> exchange.
+
+    channel_ages: what `plan` learnt about the channel does not keep, so updates must be ready before it is called.
+    """
+
+    @property
+    def channel_ages(self) -> bool:
+        """See the class."""
+        ...
 
     def plan(self, uplink: int) -> UplinkPlan:
         """Sound the channel and let every transmitter decide."""
@@ -101,10 +112,34 @@ def as_coordinates(cells: NDArray[np.complex64], coordinates: int) -> NDArray[np
     return cells.view(np.float32)[:coordinates]
 
 
-def checked_update(
+def checked_updates(
+    plan: UplinkPlan,
+    updates: Iterable[tuple[int, BoundedUpdate]],
+    *,
+    coordinates: int,
+    clip_norm: float,
+    sizes: NDArray[np.int64],
+) -> Iterator[tuple[int, BoundedUpdate]]:
+    """`updates` one at a time; raises `PrivacyError` where one is not what the plan's mechanism promises.
+
+    Exactly the plan's senders, each once: a silent client or a second update would send what nobody is charged for.
+    """
+    senders = iter(plan.senders)
+    for client, update in updates:
+        if client != next(senders, None):
+            raise PrivacyError(
+                f"client {client} is not the next sender of uplink {plan.uplink}: expected {plan.senders}, each once"
+            )
+        _check_update(plan, client, update, coordinates, clip_norm, int(sizes[client]))
+        yield client, update
+    missing = next(senders, None)
+    if missing is not None:
+        raise PrivacyError(f"client {missing} has no update for uplink {plan.uplink}: every sender must have one")
+
+
+def _check_update(
     plan: UplinkPlan, client: int, update: BoundedUpdate, coordinates: int, clip_norm: float, size: int
 ) -> None:
-    """Raise `PrivacyError` where an update is not what the plan's mechanism promises."""
     if update.values.shape != (coordinates,):
         raise PrivacyError(f"client {client} has an update of shape {update.values.shape}: expected ({coordinates},)")
     if update.clip_norm > clip_norm:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl.privacy.clipping import BoundedUpdate
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_update
+from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_updates
 from fl.uplink.jammer import SILENT
 from fl.uplink.power_control import ClientPower
 
@@ -22,6 +22,7 @@ class IdealUplink:
     coordinates: int
     clip_norm: float
     record_bounded: bool
+    channel_ages: bool = False
 
     def plan(self, uplink: int) -> UplinkPlan:
         """Every client sends at its weight; the mechanism says that there is no noise."""
@@ -47,8 +48,9 @@ class IdealUplink:
         total = np.zeros(cells_needed(self.coordinates), np.complex64)
         energy = np.zeros(len(self.sizes))
         clipped = 0
-        for client, update in updates:
-            checked_update(plan, client, update, self.coordinates, self.clip_norm, int(self.sizes[client]))
+        for client, update in checked_updates(
+            plan, updates, coordinates=self.coordinates, clip_norm=self.clip_norm, sizes=self.sizes
+        ):
             signal = as_cells(update.values) * np.float32(plan.weights[client])
             energy[client] = np.vdot(signal, signal).real
             clipped += update.norm_before > update.clip_norm

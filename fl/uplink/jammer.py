@@ -73,10 +73,14 @@ def size_jammer(
     if not (math.isfinite(gain) and gain > 0):
         raise PrivacyError(f"jammer gain is {gain}: the jammer is needed and cannot be heard, so no client may send")
     bound = alpha_u / gain * math.sqrt(missing)
-    if bound > amplitude_limit * (1 + 1e-9):
-        raise PrivacyError(
-            f"the jammer needs amplitude {bound:.4g} and may use {amplitude_limit:.4g}: no client may send"
-        )
+    if not bound <= amplitude_limit:
+        # `bound` has lost digits where the channel's noise is nearly enough; what the limit reaches has not.
+        reached = math.hypot(gain * max(amplitude_limit, 0.0), noise_std_real) / alpha_u
+        if not reached >= sigma_required * (1 - 1e-12):
+            raise PrivacyError(
+                f"the jammer needs amplitude {bound:.4g} and may use {amplitude_limit:.4g}: no client may send"
+            )
+        bound = max(amplitude_limit, 0.0)
     wanted = bound * (factor if factor_on is FactorOn.AMPLITUDE else math.sqrt(factor))
     return JammerPlan(alpha=max(bound, min(wanted, amplitude_limit)), gain=gain, sigma_required=sigma_required)
 

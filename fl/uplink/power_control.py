@@ -58,7 +58,8 @@ def alpha_u_without_backoff(
     weights: NDArray[np.float64], gains: NDArray[np.complex128], limits: NDArray[np.float64]
 ) -> float:
     """Largest alpha_u with every s_i = 1: min_i |h_i| sqrt(P_i) / p_i. Shapes (K,). It takes all gains."""
-    largest = float(np.min(np.abs(gains) * np.sqrt(limits) / weights))
+    # A few units in the last place less, or rounding would give the weakest client an s_i just above 1.
+    largest = float(np.min(np.abs(gains) * np.sqrt(limits) / weights)) * (1.0 - 2.0**-50)
     if largest <= 0.0:
         raise ConfigError(
             "a client has gain 0: no alpha_u keeps every back-off at 1; use power.alpha_u = 'target' or a number"

@@ -12,7 +12,7 @@ from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.streams import Stream
 from fl.uplink.channel import Channel, ChannelState
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_update
+from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_updates
 from fl.uplink.jammer import SILENT, FactorOn, JammerPlan, JammerRole, reachable_alpha_u, size_jammer
 from fl.uplink.modes import Backoff, Rescale
 from fl.uplink.power_control import ClientPower, alpha_u_without_backoff, control_power
@@ -20,6 +20,8 @@ from phy.fading import circular_noise
 
 MAX_POSTPONED = 1000
 """Soundings in a row without the needed jammer after which the uplink gives up."""
+SMALLEST_NOISE_STD = 1e-30
+"""Far from float32's subnormal numbers."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class SymbolUplink:
     rescale: Rescale
     jammer: JammerSettings
     streams: Callable[[Stream, int], np.random.Generator]
+    channel_ages: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values for which the equations have no meaning."""
@@ -64,6 +67,11 @@ class SymbolUplink:
         ):
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"{name} is {value}: expected a finite number above 0")
+        if self.noise_std_real < SMALLEST_NOISE_STD:
+            raise ConfigError(
+                f"noise standard deviation is {self.noise_std_real}: expected {SMALLEST_NOISE_STD} or more, "
+                "because noise is simulated in float32 and would be less than what the ledger says"
+            )
 
     def plan(self, uplink: int) -> UplinkPlan:
         """Sound, choose alpha_u, size the jammer, and let each client decide from its own gain.
@@ -139,8 +147,9 @@ class SymbolUplink:
         backoffs = np.full(len(self.sizes), math.inf)
         energy = np.zeros(len(self.sizes))
         clipped = 0
-        for client, update in updates:
-            checked_update(plan, client, update, self.coordinates, self.clip_norm, int(self.sizes[client]))
+        for client, update in checked_updates(
+            plan, updates, coordinates=self.coordinates, clip_norm=self.clip_norm, sizes=self.sizes
+        ):
             power = (
                 plan.powers[client] if self.backoff is Backoff.WORST_CASE else self._actual_power(plan, client, update)
             )
@@ -172,4 +181,5 @@ class SymbolUplink:
         noise *= scale
         signal = prepared.cells * scale
         values = as_coordinates(signal + noise, prepared.coordinates)
-        return Aggregate(values, plan.mechanism, float(np.linalg.norm(signal)), float(np.linalg.norm(noise)))
+        noise_norm = float(np.linalg.norm(as_coordinates(noise, prepared.coordinates)))
+        return Aggregate(values, plan.mechanism, float(np.linalg.norm(signal)), noise_norm)
