@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: "RunConfig | Mapping[str, Any] | str",
+    config: "RunConfig | Mapping[str, Any] | str | Path",
     out: Path | str | None = None,
     *,
     resume: bool = False,
@@ -25,8 +25,8 @@ def run(
     from fl.experiment.config import RunConfig, load_config, parse_config
     from fl.experiment.runner import run_experiment
 
-    if isinstance(config, str):
-        resolved = load_config(config)
+    if isinstance(config, str | Path):
+        resolved = load_config(str(config))
     else:
         resolved = config if isinstance(config, RunConfig) else parse_config(config)
     return run_experiment(resolved, None if out is None else Path(out), resume=resume, on_uplink=on_uplink)

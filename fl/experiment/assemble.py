@@ -1,6 +1,8 @@
 """From a config to the parts of a run. Everything that can be wrong shows here, before a folder is made."""
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +24,8 @@ from fl.learning.data.synthetic import make_synthetic
 from fl.learning.local import ClientData, LocalSettings
 from fl.learning.mode import LocalMode
 from fl.learning.model import build_mlp, check_model, flatten, import_module
+from fl.nodes.air import AirFormat
+from fl.nodes.radio_uplink import RadioPower, RadioUplink, check_lab
 from fl.privacy.target import PrivacyTarget
 from fl.streams import Stream, generator
 from fl.uplink.channel import Channel, FileChannel, RayleighChannel, StaticChannel
@@ -30,12 +34,14 @@ from fl.uplink.ideal import IdealUplink
 from fl.uplink.jammer import JammerRole
 from fl.uplink.power_control import alpha_u_for_noise, power_limit
 from fl.uplink.symbol import JammerSettings, SymbolUplink
+from hardware.lab import find_lab, open_lab
+from phy.numerology import Numerology
 from phy.units import db_to_amplitude_ratio
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is made of. start: initial model (d,). sizes: n_i (K,)."""
+    """What a run is made of. start: initial model (d,). sizes: n_i (K,). open_uplink: radios are on only within it."""
 
     dataset: Dataset
     statistics: dict[str, Any]
@@ -45,7 +51,7 @@ class Parts:
     start: NDArray[np.float32]
     algorithm: Algorithm
     local: LocalSettings
-    uplink: Uplink
+    open_uplink: Callable[[], AbstractContextManager[Uplink]]
 
 
 def assemble(config: RunConfig) -> Parts:
@@ -79,7 +85,7 @@ def assemble(config: RunConfig) -> Parts:
             momentum=config.local.momentum,
             mu=algorithm.proximal_mu,
         ),
-        uplink=make_uplink(config, partition.sizes, coordinates=start.size),
+        open_uplink=make_uplink(config, partition.sizes, coordinates=start.size),
     )
 
 
@@ -136,14 +142,19 @@ def privacy_target(config: RunConfig, epsilon: float) -> PrivacyTarget:
     )
 
 
-def make_uplink(config: RunConfig, sizes: NDArray[np.int64], coordinates: int) -> Uplink:
-    """The uplink that [uplink], [channel], [power] and [jammer] describe."""
+def make_uplink(
+    config: RunConfig, sizes: NDArray[np.int64], coordinates: int
+) -> Callable[[], AbstractContextManager[Uplink]]:
+    """The uplink that [uplink] and its sections describe, checked now and opened when it is called."""
     record_bounded = config.local.mode is LocalMode.RECORD
+    if config.uplink.kind is UplinkKind.RADIO:
+        return make_radio_uplink(config, sizes, coordinates)
     if config.uplink.kind is UplinkKind.IDEAL:
-        return IdealUplink(sizes, coordinates, config.privacy.clip_norm, record_bounded)
+        ideal = IdealUplink(sizes, coordinates, config.privacy.clip_norm, record_bounded)
+        return lambda: nullcontext(ideal)
     noise_std_real = config.channel.noise_std_real
     limit = power_limit(config.channel.snr_db, coordinates, noise_std_real**2)
-    return SymbolUplink(
+    symbol = SymbolUplink(
         sizes=sizes,
         coordinates=coordinates,
         clip_norm=config.privacy.clip_norm,
@@ -157,6 +168,56 @@ def make_uplink(config: RunConfig, sizes: NDArray[np.int64], coordinates: int) -
         jammer=_jammer(config, sizes),
         streams=partial(generator, config.seed),
     )
+    return lambda: nullcontext(symbol)
+
+
+def make_radio_uplink(
+    config: RunConfig, sizes: NDArray[np.int64], coordinates: int
+) -> Callable[[], AbstractContextManager[Uplink]]:
+    """Lab, format and power of a radio uplink, checked; the radios are opened, and parked again, by its context."""
+    settings, power = config.radio, config.power
+    lab = find_lab(settings.lab)
+    if settings.backend:
+        lab = lab.on_backend(settings.backend)
+    numerology = Numerology(settings.fft_size, settings.cp_samples, settings.data_subcarriers, lab.sample_rate_hz)
+    air = AirFormat(
+        numerology=numerology,
+        coordinates=coordinates,
+        sounding_symbols=settings.sounding_symbols,
+        quiet_samples=settings.quiet_samples,
+        payload_rms=settings.payload_rms,
+        confidence=settings.confidence,
+    )
+    check_lab(lab, sizes, config.jammer.role)
+    channel_target = privacy_target(config, power.channel_epsilon or config.privacy.epsilon)
+    choices: dict[str, float | None] = {"target": 0.0, "largest": None}
+    radio_power = RadioPower(
+        alpha_u=choices[power.alpha_u] if isinstance(power.alpha_u, str) else power.alpha_u,
+        channel_sigma=channel_target.sigma_required(sizes),
+        backoff=power.backoff,
+        rescale=power.aggregate,
+        jammer_role=config.jammer.role,
+        jammer_sigma=privacy_target(config, config.privacy.epsilon).sigma_required(sizes),
+        factor=config.jammer.factor,
+        factor_on=config.jammer.factor_on,
+        max_phase_error_rad=settings.max_phase_error_rad,
+        attempts=settings.attempts,
+    )
+
+    @contextmanager
+    def opened() -> Iterator[Uplink]:
+        with open_lab(lab, config.seed) as radios:
+            yield RadioUplink(
+                radios,
+                air,
+                sizes,
+                config.privacy.clip_norm,
+                radio_power,
+                record_bounded=config.local.mode is LocalMode.RECORD,
+                streams=partial(generator, config.seed),
+            )
+
+    return opened
 
 
 def _alpha_u(config: RunConfig, sizes: NDArray[np.int64]) -> float | None:

@@ -5,10 +5,13 @@ Exit codes: 0 done; 2 something given cannot be used, one line on stderr says wh
 
 import argparse
 import importlib
+import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from phy.errors import AirdpError
+from fl.experiment.startup import ShadowedPackageError, check_one_place
 
 COMMANDS = {
     "run": "run an experiment, or resume one",
@@ -22,11 +25,20 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # argparse takes -1 for a number and -1e-4 for an option.
+        self._negative_number_matcher = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$|-inf$", re.IGNORECASE)
+
+    def error(self, message: str) -> NoReturn:
+        """One line, without the usage that argparse puts before it."""
+        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole parser; importing the command modules is cheap because they import heavy things late."""
-    parser = argparse.ArgumentParser(
-        prog="airdp", description="Differentially private federated learning over the air."
-    )
+    parser = _Parser(prog="airdp", description="Differentially private federated learning over the air.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         module = importlib.import_module(f"fl.experiment.commands.{name}")
@@ -39,19 +51,30 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command `airdp`."""
     try:
-        from fl.experiment.startup import check_one_place
-
         check_one_place()
+    except ShadowedPackageError as error:
+        return _refuse(error)
+    from phy.errors import AirdpError
+
+    try:
         options = build_parser().parse_args(arguments)
         code: int = options.call(options)
+        sys.stdout.flush()
     except AirdpError as error:
-        print(f"airdp: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return _refuse(error)
     except KeyboardInterrupt:
         print("airdp: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`airdp ... | head`): nothing is wrong here.
-        sys.stderr.close()
+        # The reader of our output went away (`airdp ... | head`): nothing is wrong here, and nothing is left to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A full or failing disk, most likely.
+        return _refuse(error)
     return code
+
+
+def _refuse(error: Exception) -> int:
+    print(f"airdp: error: {' '.join(str(error).split())}", file=sys.stderr)
+    return 2

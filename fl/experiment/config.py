@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from fl.errors import ConfigError
 from fl.learning.mode import LocalMode
@@ -25,10 +25,13 @@ from fl.privacy.mechanism import Label, Neighbours
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, Rescale
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+# The ranges are wider than any lab or claim, and keep sizes and squares of them away from the limits of floats.
+Positive = Annotated[float, Field(gt=0, le=1e9)]
+NotNegative = Annotated[float, Field(ge=0, le=1e9)]
+Scale = Annotated[float, Field(ge=1e-9, le=1e9)]
+Decibels = Annotated[float, Field(ge=-120, le=120)]
+Epsilon = Annotated[float, Field(ge=1e-6, le=1e9)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
 def _choice(kind: type[StrEnum]) -> BeforeValidator:
@@ -48,6 +51,16 @@ def _choice(kind: type[StrEnum]) -> BeforeValidator:
 def _pair(value: object) -> object:
     """TOML has lists where the config has pairs."""
     return tuple(value) if isinstance(value, list) else value
+
+
+def _portable(value: dict[str, Any]) -> dict[str, Any]:
+    """What reads back the same from a resolved config and from JSON."""
+    try:
+        json.dumps(value, allow_nan=False)
+        tomli_w.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError("only finite numbers, strings, booleans, lists and tables can be kept in a config") from error
+    return value
 
 
 def _nearest(given: str, valid: Iterable[str]) -> str:
@@ -84,6 +97,7 @@ class UplinkKind(StrEnum):
 
     IDEAL = "ideal"
     SYMBOL = "symbol"
+    RADIO = "radio"
 
 
 class Fading(StrEnum):
@@ -130,7 +144,7 @@ class ModelConfig(_Section):
     hidden: Count = 196
     module: str = ""
     """Import path `package.module:Class` of an nn.Module that maps (n, features) to (n, classes) logits."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], AfterValidator(_portable)] = Field(default_factory=dict)
 
 
 class AlgorithmConfig(_Section):
@@ -167,15 +181,38 @@ class UplinkConfig(_Section):
     """End the run after this many uplinks although noise is sized for M; 0 means run all M."""
 
 
+class RadioConfig(_Section):
+    """[radio] For `uplink.kind = "radio"`: which lab, and the format on the air."""
+
+    lab: str = "loopback"
+    """Shipped name or path of a lab file; it must have as many clients as the partition."""
+    backend: str = ""
+    """Reach the lab through this backend instead of the one that its file names."""
+    fft_size: Count = 256
+    cp_samples: Count = 64
+    data_subcarriers: Count = 192
+    sounding_symbols: Annotated[int, Field(ge=2, le=1000)] = 32
+    quiet_samples: Annotated[int, Field(ge=4096, le=10**7)] = 65536
+    """Silence before each uplink's soundings, in which noise is measured."""
+    payload_rms: Annotated[float, Field(gt=0, le=0.5)] = 0.2
+    """Rms of a client's samples at its power limit, full scale 1."""
+    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.999
+    """Of each measured bound that enters the ledger."""
+    max_phase_error_rad: Annotated[float, Field(gt=0, le=3)] = 0.3
+    """Coherence gate: an uplink with a larger predicted phase error is not sent."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    """Soundings before an uplink is given up."""
+
+
 class ChannelConfig(_Section):
-    """[channel] gains, noise and power limit."""
+    """[channel] gains, noise and power limit of `uplink.kind = "symbol"`; a radio measures its own."""
 
     fading: Annotated[Fading, _choice(Fading)] = Fading.RAYLEIGH
-    snr_db: Finite = 1.0
+    snr_db: Decibels = 1.0
     """Limit P_i on a client's energy, as SNR_i = P_i / (d sigma_c^2)."""
-    noise_std_real: Positive = 1.0
+    noise_std_real: Scale = 1.0
     """sigma_c: standard deviation of the receiver's noise per real coordinate."""
-    static_gain: Positive = 1.0
+    static_gain: Scale = 1.0
     path: str = ""
     """File of gains for `fading = "file"`."""
 
@@ -183,9 +220,9 @@ class ChannelConfig(_Section):
 class PowerConfig(_Section):
     """[power] control."""
 
-    alpha_u: Positive | Literal["target", "largest"] = "target"
+    alpha_u: Scale | Literal["target", "largest"] = "target"
     """A number; `target`: channel noise alone meets channel_epsilon; `largest`: the most that keeps every s_i = 1."""
-    channel_epsilon: NotNegative = 0.0
+    channel_epsilon: Epsilon | Literal[0] = 0
     """Epsilon that alpha_u = "target" is sized for; 0 means privacy.epsilon."""
     backoff: Annotated[Backoff, _choice(Backoff)] = Backoff.WORST_CASE
     aggregate: Annotated[Rescale, _choice(Rescale)] = Rescale.RESCALED
@@ -197,20 +234,20 @@ class JammerConfig(_Section):
     role: Annotated[JammerRole, _choice(JammerRole)] = JammerRole.NONE
     factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     factor_on: Annotated[FactorOn, _choice(FactorOn)] = FactorOn.AMPLITUDE
-    gain_db: Finite = 0.0
+    gain_db: Decibels = 0.0
     """Mean power gain of a dedicated or external jammer's link relative to the clients'."""
     availability: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Probability that an external jammer is there in a sounding; clients do not send without a needed jammer."""
-    snr_limit_db: Finite | Literal["none"] = "none"
+    snr_limit_db: Decibels | Literal["none"] = "none"
     """Limit on a dedicated or external jammer's energy, defined as for clients; a rotating client keeps its own."""
 
 
 class PrivacyConfig(_Section):
     """[privacy] wanted, claimed and allowed."""
 
-    clip_norm: Positive = 1.0
+    clip_norm: Scale = 1.0
     """tau."""
-    epsilon: Positive = 6.52
+    epsilon: Epsilon = 6.52
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     label: Literal["auto"] | Annotated[Label, _choice(Label)] = "auto"
     """What is claimed and sized for; `auto`: record in the local mode record, else paper-claim."""
@@ -238,6 +275,7 @@ class RunConfig(_Section):
     algorithm: AlgorithmConfig = AlgorithmConfig()
     local: LocalConfig = LocalConfig()
     uplink: UplinkConfig = UplinkConfig()
+    radio: RadioConfig = RadioConfig()
     channel: ChannelConfig = ChannelConfig()
     power: PowerConfig = PowerConfig()
     jammer: JammerConfig = JammerConfig()

@@ -4,6 +4,7 @@ config.toml      every key as resolved            ledger.jsonl     privacy, appe
 versions.json    what it ran on                   metrics.jsonl    one line per uplink
 partition.json   who holds what, data's digest    checkpoint.npz   model after the last finished uplink
 result.json      the outcome, written at the end  figures/*.png
+radio/*.npz      one per radio uplink, for `airdp inspect`
 """
 
 import fcntl
@@ -13,8 +14,7 @@ import os
 import shutil
 import tempfile
 import tomllib
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +74,7 @@ class RunFolder:
             return parse_config(
                 tomllib.loads(self.config_path.read_text(encoding="utf-8")), origin=str(self.config_path)
             )
-        except (OSError, tomllib.TOMLDecodeError, ConfigError) as error:
+        except (OSError, ValueError, ConfigError) as error:
             raise RunFolderError(f"{self.path} is not the folder of a run: {error}") from error
 
     def read_json(self, name: str) -> Any:
@@ -94,9 +94,12 @@ class RunFolder:
             return []
         lines = self.metrics_path.read_bytes().split(b"\n")[:-1]
         try:
-            return [json.loads(line) for line in lines]
+            rows = [json.loads(line) for line in lines]
         except ValueError as error:
             raise RunFolderError(f"{self.metrics_path} is damaged: {error}") from error
+        if not all(isinstance(row, dict) and isinstance(row.get("uplink"), int) for row in rows):
+            raise RunFolderError(f"{self.metrics_path} is damaged: a line does not say which uplink it is of")
+        return rows
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         """Add the line of one uplink, durably."""
@@ -113,14 +116,30 @@ class RunFolder:
         np.savez(buffer, uplink=checkpoint.uplink, model=checkpoint.model, ledger_head=np.array(checkpoint.ledger_head))
         write_atomically(self.checkpoint_path, buffer.getvalue())
 
+    def snapshot_path(self, uplink: int) -> Path:
+        """What pictures of one radio uplink are drawn from."""
+        return self.path / "radio" / f"uplink-{uplink:04d}.npz"
+
+    def save_snapshot(self, uplink: int, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+        """Keep the arrays of one uplink, atomically."""
+        path = self.snapshot_path(uplink)
+        path.parent.mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **dict(arrays))
+        write_atomically(path, buffer.getvalue())
+
     def load_checkpoint(self) -> Checkpoint | None:
         """The checkpoint, or None before the first uplink."""
         if not self.checkpoint_path.exists():
             return None
         try:
-            with np.load(self.checkpoint_path, allow_pickle=False) as file:
-                return Checkpoint(int(file["uplink"]), file["model"], str(file["ledger_head"]))
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            # Opened here because numpy leaves its own handle open when the archive is damaged.
+            with self.checkpoint_path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                checkpoint = Checkpoint(int(file["uplink"]), file["model"], str(file["ledger_head"]))
+            if checkpoint.model.dtype != np.float32 or not np.isfinite(checkpoint.model).all():
+                raise ValueError("its model is not finite float32")
+            return checkpoint
+        except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
             raise RunFolderError(
                 f"{self.checkpoint_path} is damaged: {error}; restore it or start anew elsewhere"
             ) from error
@@ -128,11 +147,14 @@ class RunFolder:
 
 def is_unused(path: Path) -> bool:
     """Whether a run may be started at `path`: nothing there, or an empty folder."""
-    if not path.exists():
-        return True
-    if not path.is_dir():
-        raise RunFolderError(f"{path} is a file: give a folder with --out")
-    return not any(path.iterdir())
+    try:
+        if not path.exists():
+            return True
+        if not path.is_dir():
+            raise RunFolderError(f"{path} is a file: give a folder with --out")
+        return not any(path.iterdir())
+    except OSError as error:
+        raise RunFolderError(f"cannot read {path}: {error.strerror}; choose another folder with --out") from error
 
 
 @contextmanager
@@ -151,7 +173,7 @@ def created(path: Path) -> Iterator[RunFolder]:
             scratch.rename(path)
         except OSError as error:
             raise RunFolderError(
-                f"{path} was made by something else in the meantime: choose another folder with --out"
+                f"cannot put the run in place of {path}: {error.strerror}; choose a new folder with --out"
             ) from error
         sync_folder(path.parent)
     except BaseException:

@@ -11,7 +11,7 @@ Order within an uplink, and what a crash between two steps means:
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fl.errors import LedgerError, RunFolderError
+from fl.durable import write_atomically
+from fl.errors import LedgerError, ModelError, RunFolderError
 from fl.experiment.assemble import Parts, assemble
 from fl.experiment.config import RunConfig
 from fl.experiment.folder import Checkpoint, RunFolder, created, is_unused, locked
@@ -31,11 +32,12 @@ from fl.learning.local import train_client
 from fl.learning.workforce import cores, in_order
 from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.clipping import BoundedUpdate
-from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
+from fl.privacy.ledger import Ledger, LedgerContents, LedgerHeader, read_ledger
 from fl.privacy.mechanism import Label, RoundMechanism
 from fl.privacy.statement import PrivacyStatement, json_number, state_privacy
 from fl.streams import Stream, generator
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan
+from fl.uplink.contract import Aggregate, Prepared, Uplink, UplinkPlan
+from hardware.errors import HardwareError
 
 FINISHED, BUDGET_SPENT = "finished", "budget spent"
 _BUDGET_TOLERANCE = 1e-9
@@ -69,6 +71,7 @@ class UplinkMetrics:
     signal_norm: float
     noise_norm: float
     seconds: float
+    diagnostics: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -127,8 +130,8 @@ def run_experiment(
     parts = assemble(config)
     if fresh:
         _create(folder, config, parts)
-    with locked(folder):
-        return _Run(folder, config, parts, on_uplink or (lambda metrics: None)).go()
+    with locked(folder), parts.open_uplink() as uplink:
+        return _Run(folder, config, parts, uplink, on_uplink or (lambda metrics: None)).go()
 
 
 def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
@@ -152,7 +155,7 @@ def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> No
 
 def _create(folder: RunFolder, config: RunConfig, parts: Parts) -> None:
     with created(folder.path) as scratch:
-        scratch.config_path.write_text(config.to_toml(), encoding="utf-8")
+        write_atomically(scratch.config_path, config.to_toml().encode())
         scratch.write_json("versions.json", versions())
         scratch.write_json("partition.json", {"data_sha256": parts.dataset.fingerprint(), **parts.statistics})
         header = LedgerHeader(
@@ -169,33 +172,62 @@ class _Run:
     """One process's share of a run."""
 
     def __init__(
-        self, folder: RunFolder, config: RunConfig, parts: Parts, on_uplink: Callable[[UplinkMetrics], None]
+        self,
+        folder: RunFolder,
+        config: RunConfig,
+        parts: Parts,
+        uplink: Uplink,
+        on_uplink: Callable[[UplinkMetrics], None],
     ) -> None:
-        self.folder, self.config, self.parts, self.on_uplink = folder, config, parts, on_uplink
+        self.folder, self.config, self.parts, self.uplink, self.on_uplink = folder, config, parts, uplink, on_uplink
         self.workers = config.local.workers or cores()
         dataset = parts.dataset
         self.train = (torch.from_numpy(dataset.train_x), torch.from_numpy(dataset.train_y))
         self.test = (torch.from_numpy(dataset.test_x), torch.from_numpy(dataset.test_y))
-        self.checkpoint = folder.load_checkpoint()
+        # What does not fit is refused before the ledger is opened, because opening adds a row to it.
+        self._check_folder()
+        self.checkpoint = self._load_checkpoint()
         self.ledger = self._open_ledger()
         self.losses = np.zeros(len(parts.sizes))
         for mechanism in self.ledger.mechanisms.values():
             self.losses += self._losses(mechanism)
 
-    def _open_ledger(self) -> Ledger:
-        if self.folder.read_json("partition.json")["data_sha256"] != self.parts.dataset.fingerprint():
+    def _check_folder(self) -> None:
+        partition = self.folder.read_json("partition.json")
+        if not isinstance(partition, dict) or partition.get("data_sha256") != self.parts.dataset.fingerprint():
             raise RunFolderError(
                 f"{self.folder.path} was run on other data: give the same data, or choose another folder with --out"
             )
-        ledger = Ledger.open(self.folder.ledger_path)
-        contents = read_ledger(self.folder.ledger_path)
+        self.folder.metrics()
+
+    def _load_checkpoint(self) -> Checkpoint | None:
+        checkpoint = self.folder.load_checkpoint()
+        if checkpoint is not None and checkpoint.model.shape != self.parts.start.shape:
+            raise RunFolderError(
+                f"{self.folder.checkpoint_path} has a model of shape {checkpoint.model.shape}, the run one of "
+                f"{self.parts.start.shape}: the model's code has changed; restore it or start anew elsewhere"
+            )
+        return checkpoint
+
+    def _open_ledger(self) -> Ledger:
+        path = self.folder.ledger_path
+        try:
+            contents = read_ledger(path)
+        except LedgerError:
+            # Torn by a crash, perhaps: opening finishes the row, or says what is wrong and changes nothing.
+            ledger = Ledger.open(path)
+            self._check_ledger(read_ledger(path))
+            return ledger
+        self._check_ledger(contents)
+        return Ledger.open(path)
+
+    def _check_ledger(self, contents: LedgerContents) -> None:
         if contents.header.config_sha256 != self.config.digest():
             raise LedgerError(f"ledger {self.folder.ledger_path} belongs to a run with another config")
         if self.checkpoint is not None and self.checkpoint.ledger_head not in contents.hashes:
             raise LedgerError(
                 f"ledger {self.folder.ledger_path} lacks rows that the checkpoint has seen: it was cut or replaced"
             )
-        return ledger
 
     def go(self) -> RunResult:
         """All remaining uplinks, then figures and result."""
@@ -203,12 +235,30 @@ class _Run:
         self.folder.keep_metrics_until((self.checkpoint or start).uplink)
         state, status = self.checkpoint or start, FINISHED
         while state.uplink < self.config.last_uplink:
-            plan = self.parts.uplink.plan(state.uplink + 1)
-            if self._exceeds_budget(plan.mechanism):
+            after = self._try_uplink(state)
+            if after is None:
                 status = BUDGET_SPENT
                 break
-            state = self._uplink(state, plan)
+            state = after
         return self._finish(state, status)
+
+    def _try_uplink(self, state: Checkpoint) -> Checkpoint | None:
+        """The next uplink, or None where the budget does not allow it.
+
+        A radio that fails within it is tried again from a new sounding; what was authorised until then stays charged.
+        """
+        for attempt in range(self.config.radio.attempts):
+            # A real channel does not wait for training: where it ages, updates are ready before it is sounded.
+            ready = self._train_all(state) if self.uplink.channel_ages else None
+            plan = self.uplink.plan(state.uplink + 1)
+            if self._exceeds_budget(plan.mechanism):
+                return None
+            try:
+                return self._uplink(state, plan, ready)
+            except HardwareError:
+                if attempt + 1 == self.config.radio.attempts:
+                    raise
+        return None
 
     def _losses(self, mechanism: RoundMechanism) -> NDArray[np.float64]:
         return mechanism.losses(self.parts.sizes, self.config.label, self.config.privacy.neighbours)
@@ -220,18 +270,32 @@ class _Run:
         budget = self.config.privacy.budget_epsilon
         return budget > 0 and self._epsilon(self.losses + self._losses(mechanism)) > budget * (1 + _BUDGET_TOLERANCE)
 
-    def _uplink(self, state: Checkpoint, plan: UplinkPlan) -> Checkpoint:
+    def _train_all(self, state: Checkpoint) -> dict[int, BoundedUpdate]:
+        return dict(self._updates(state.model, state.uplink + 1, range(len(self.parts.clients))))
+
+    def _uplink(self, state: Checkpoint, plan: UplinkPlan, ready: dict[int, BoundedUpdate] | None) -> Checkpoint:
         started = time.perf_counter()
-        prepared = self.parts.uplink.prepare(plan, self._updates(state.model, plan))
+        if ready is None:
+            updates = self._updates(state.model, plan.uplink, plan.senders)
+        else:
+            updates = ((client, ready[client]) for client in plan.senders)
+        prepared = self.uplink.prepare(plan, updates)
         authorised = self.ledger.authorise(plan.mechanism)
         before = self.losses
         self.losses = before + self._losses(plan.mechanism)
-        aggregate = self.parts.uplink.exchange(plan, prepared)
+        aggregate = self.uplink.exchange(plan, prepared)
         model = self.parts.algorithm.step(state.model, aggregate.values, plan.uplink)
+        if not np.isfinite(model).all():
+            raise ModelError(
+                f"the model is not finite after uplink {plan.uplink}: noise or updates are too large for float32; "
+                "check privacy.epsilon, privacy.clip_norm and power.alpha_u"
+            )
         metrics = self._metrics(model, plan, prepared, aggregate, started)
         self.folder.append_metrics(
-            {**asdict(metrics), **{key: json_number(getattr(metrics, key)) for key in _MAYBE_INFINITE}}
+            {key: json_number(value) if isinstance(value, float) else value for key, value in asdict(metrics).items()}
         )
+        if aggregate.snapshot:
+            self.folder.save_snapshot(plan.uplink, aggregate.snapshot)
         after = Checkpoint(plan.uplink, model, self.ledger.head)
         self.folder.save_checkpoint(after)
         self.ledger.account(authorised, aggregate.mechanism)
@@ -239,7 +303,9 @@ class _Run:
         self.on_uplink(metrics)
         return after
 
-    def _updates(self, model: NDArray[np.float32], plan: UplinkPlan) -> Iterator[tuple[int, BoundedUpdate]]:
+    def _updates(
+        self, model: NDArray[np.float32], uplink: int, clients: Sequence[int]
+    ) -> Iterator[tuple[int, BoundedUpdate]]:
         def train(client: int) -> BoundedUpdate:
             return train_client(
                 self.parts.model,
@@ -247,11 +313,11 @@ class _Run:
                 self.parts.clients[client],
                 self.parts.local,
                 self.config.privacy.clip_norm,
-                generator(self.config.seed, Stream.LOCAL, plan.uplink, client),
-                origin=f"client {client}'s update for uplink {plan.uplink}",
+                generator(self.config.seed, Stream.LOCAL, uplink, client),
+                origin=f"client {client}'s update for uplink {uplink}",
             )
 
-        return zip(plan.senders, in_order(train, plan.senders, self.workers), strict=True)
+        return zip(clients, in_order(train, clients, self.workers), strict=True)
 
     def _metrics(
         self, model: NDArray[np.float32], plan: UplinkPlan, prepared: Prepared, aggregate: Aggregate, started: float
@@ -278,6 +344,7 @@ class _Run:
             signal_norm=aggregate.signal_norm,
             noise_norm=aggregate.noise_norm,
             seconds=time.perf_counter() - started,
+            diagnostics=aggregate.diagnostics,
         )
 
     def _finish(self, state: Checkpoint, status: str) -> RunResult:
@@ -310,6 +377,3 @@ class _Run:
         draw_run(self.folder)
         self.folder.write_json("result.json", result.to_json())
         return result
-
-
-_MAYBE_INFINITE = ("epsilon", "loss", "test_loss", "backoff_max")

@@ -1,5 +1,6 @@
 """What the server does with an aggregate: FedAvg, FedProx and Upcycled-FL behind one small protocol."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,7 +71,8 @@ class UpcycledFL:
     def __post_init__(self) -> None:
         """Refuse schedules that are not increasing in m or not positive in lambda."""
         lasts = [last for last, _ in self.schedule]
-        if not lasts or sorted(set(lasts)) != lasts or lasts[0] < 1 or any(value <= 0 for _, value in self.schedule):
+        positive = all(math.isfinite(value) and value > 0 for _, value in self.schedule)
+        if not lasts or sorted(set(lasts)) != lasts or lasts[0] < 1 or not positive:
             raise ConfigError(
                 f"algorithm.schedule is {self.schedule}: expected rising uplink numbers, each with a lambda above 0"
             )

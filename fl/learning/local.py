@@ -47,8 +47,8 @@ def train_client(
 ) -> BoundedUpdate:
     """The client's bounded update from the global model `start` (d,). `model` gives the architecture only.
 
-    The MLP goes through hand-written gradients, anything else through autograd; the updates are the same within
-    rounding.
+    The MLP itself goes through hand-written gradients, anything else (subclasses too, whose forward may differ) through
+    autograd; the updates are the same within rounding.
     """
     if settings.mode is LocalMode.RECORD:
         mean = record.mean_clipped_step(
@@ -56,7 +56,7 @@ def train_client(
         )
         return mean_of_clipped(mean, len(data.y), clip_norm, origin=origin)
     orders: Iterator[NDArray[np.int64]] = epoch_orders(len(data.y), settings.epochs, rng)
-    train = mlp.sgd_update if isinstance(model, MLP) else autograd.sgd_update
+    train = mlp.sgd_update if type(model) is MLP else autograd.sgd_update
     update = train(
         model,  # type: ignore[arg-type]
         start,

@@ -41,16 +41,20 @@ def import_module(path: str, arguments: Mapping[str, Any], seed: int) -> nn.Modu
         raise ModelError(f"model.module is '{path}': expected an import path such as 'my_package.nets:MyNet'")
     try:
         factory = getattr(importlib.import_module(package), name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # user code may raise anything
         raise ModelError(f"model.module '{path}' cannot be imported: {error}; is its package on PYTHONPATH?") from error
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = factory(**arguments)
-    except Exception as error:  # user code may raise anything
+    except Exception as error:
         raise ModelError(f"model.module '{path}' cannot be built with {dict(arguments)}: {error}") from error
     if not isinstance(model, nn.Module):
         raise ModelError(f"model.module '{path}' made a {type(model).__name__}: expected a torch.nn.Module")
+    if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
+        raise ModelError(
+            f"model.module '{path}' has lazy layers, whose start would not depend on the seed alone; give their sizes"
+        )
     if any(True for _ in model.buffers()):
         raise ModelError(
             f"model.module '{path}' has buffers (batch normalisation?): only parameters travel; use layers without them"
@@ -66,12 +70,12 @@ def check_model(model: nn.Module, sample_shape: tuple[int, ...], classes: int) -
     """Raise `ModelError` unless `model` is float32, trainable and maps flat samples to `classes` logits."""
     features = int(np.prod(sample_shape))
     parameters = list(model.parameters())
-    if not parameters or any(p.dtype != torch.float32 for p in parameters):
-        raise ModelError("the model must have float32 parameters")
+    if not any(p.requires_grad for p in parameters) or any(p.dtype != torch.float32 for p in parameters):
+        raise ModelError("the model must have float32 parameters that can be trained")
     try:
         with torch.no_grad():
             shape = tuple(model(torch.zeros(2, features)).shape)
-    except (RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:  # user code may raise anything
         raise ModelError(f"the model does not take samples of shape (n, {features}): {error}") from error
     if shape != (2, classes):
         raise ModelError(f"the model maps 2 samples to shape {shape}: expected (2, {classes}) logits")

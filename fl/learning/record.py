@@ -5,6 +5,8 @@ one sample moves it by at most tau/n_i (zero-out) or 2 tau/n_i (replace-one). At
 gradient, so all algorithms share this step.
 """
 
+import copy
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -31,7 +33,7 @@ def mean_clipped_step(
     origin: str,
 ) -> NDArray[np.float32]:
     """1/n_i sum_j clip(-lr g_j, clip_norm), shape (d,)."""
-    step = _mlp_step if isinstance(model, MLP) else _general_step
+    step = _mlp_step if type(model) is MLP else _general_step
     return step(model, start, x, y, lr=lr, clip_norm=clip_norm, origin=origin)  # type: ignore[arg-type]
 
 
@@ -80,6 +82,8 @@ def _general_step(
     origin: str,
 ) -> NDArray[np.float32]:
     """Per-sample gradients of any module by `torch.func`, a chunk of samples at a time."""
+    # `functional_call` puts its values into the module while it runs, so threads must not share one.
+    net = copy.deepcopy(model)
     names = [name for name, _ in model.named_parameters()]
     shapes = [parameter.shape for parameter in model.parameters()]
     cuts = np.cumsum([shape.numel() for shape in shapes])[:-1]
@@ -89,7 +93,7 @@ def _general_step(
     }
 
     def loss(values: dict[str, torch.Tensor], sample: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        logits = functional_call(model, values, (sample[None],))
+        logits = functional_call(net, values, (sample[None],))
         return nn.functional.cross_entropy(logits, target[None])
 
     per_sample = vmap(grad(loss), in_dims=(None, 0, 0))

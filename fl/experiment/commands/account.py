@@ -10,6 +10,9 @@ from fl.privacy.accountant import Accountant, checked_delta
 from fl.privacy.mechanism import Label, Neighbours, RoundMechanism, SigmaOrigin
 from fl.privacy.statement import PrivacyStatement, state_privacy
 
+MOST_ROUNDS = 10**6
+MOST_SAMPLES = 10**15
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
@@ -49,10 +52,10 @@ def call(options: argparse.Namespace) -> int:
 
 def _account(options: argparse.Namespace) -> PrivacyStatement:
     label, neighbours = Label(options.label), Neighbours(options.neighbours)
-    if options.rounds < 1:
-        raise PrivacyError(f"--rounds is {options.rounds}: expected 1 or more")
-    if options.samples < 1:
-        raise PrivacyError(f"--samples is {options.samples}: expected 1 or more")
+    if not 1 <= options.rounds <= MOST_ROUNDS:
+        raise PrivacyError(f"--rounds is {options.rounds}: expected 1 to {MOST_ROUNDS}")
+    if not 1 <= options.samples <= MOST_SAMPLES:
+        raise PrivacyError(f"--samples is {options.samples}: expected 1 to {MOST_SAMPLES}")
     if not (np.isfinite(options.sigma) and options.sigma > 0):
         raise PrivacyError(
             f"--sigma is {options.sigma}: expected a finite number above 0; without noise epsilon is infinite"

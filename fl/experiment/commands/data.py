@@ -20,7 +20,7 @@ def call(options: argparse.Namespace) -> int:
 
     from fl.learning.data.fetch import download_emnist, emnist_cache_folder
 
-    with Progress(console=PROGRESS) as progress:
+    with Progress(console=PROGRESS, disable=not PROGRESS.is_interactive) as progress:
         task = progress.add_task(options.name, total=None)
         target = download_emnist(
             options.to or emnist_cache_folder(),

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from fl.errors import PrivacyError
+from fl.experiment.commands.account import MOST_SAMPLES
 from fl.experiment.commands.output import RESULTS, print_json
 from fl.privacy.accountant import Accountant
 from fl.privacy.mechanism import Label, Neighbours
@@ -35,8 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Size and print."""
-    if options.samples < 1:
-        raise PrivacyError(f"--samples is {options.samples}: expected 1 or more")
+    if not 1 <= options.samples <= MOST_SAMPLES:
+        raise PrivacyError(f"--samples is {options.samples}: expected 1 to {MOST_SAMPLES}")
+    if not (math.isfinite(options.h_cj) and options.h_cj >= 0):
+        raise PrivacyError(f"--h-cj is {options.h_cj}: expected a finite magnitude of at least 0")
     target = PrivacyTarget(
         epsilon=options.epsilon,
         delta=options.delta,

@@ -39,7 +39,7 @@ def call(options: argparse.Namespace) -> int:
         TimeRemainingColumn(),
     )
     started = time.perf_counter()
-    with Progress(*columns, console=PROGRESS) as progress:
+    with Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive) as progress:
         task = progress.add_task(config.name, total=config.last_uplink, state="loading data")
 
         def on_uplink(metrics: "UplinkMetrics") -> None:

@@ -1,0 +1,15 @@
+"""Server, client and jammer as nodes with a radio each, and the uplink that they make together.
+
+Nodes talk over a control link in small public messages; an update never crosses it. All sample numbers in messages are
+the server's; a node adds its own counter's offset. An uplink goes through
+
+    SOUND      quiet, then each transmitter alone in its slot; the server measures noise and channels
+    PLAN       channel state to each transmitter, which decides for itself
+    AUTHORISE  the caller writes the worst case into the ledger
+    TRANSMIT   all at once
+    RECEIVE    the server demodulates the sum
+    ACCOUNT    noise as measured around the payload
+
+A failure before TRANSMIT costs no privacy; after it the worst case stays spent. Where the plan needs the jammer and it
+is not there, nobody sends.
+"""

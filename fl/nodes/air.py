@@ -1,0 +1,92 @@
+"""What all nodes agree on before the first sample: numerology, frames, levels."""
+
+import math
+from dataclasses import dataclass
+
+from fl.errors import ConfigError
+from phy.frame import PayloadFrame, SoundingFrame
+from phy.grid import CoordinateGrid
+from phy.numerology import Numerology
+
+
+@dataclass(frozen=True)
+class AirFormat:
+    """The public format of an uplink of `coordinates` model coordinates.
+
+    quiet_samples: silence before the soundings, in which noise is measured. gap_samples: between soundings, longer than
+    any delay. guard_samples: silence on both sides of the payload. early_samples: how far inside the prefix FFT windows
+    start, for paths that come earlier than the strongest. payload_rms: rms of a client's samples at its power limit,
+    full scale 1; what is left above it is for peaks. confidence: of each bound that enters the ledger.
+    """
+
+    numerology: Numerology
+    coordinates: int
+    whitening_seed: int = 1
+    sounding_symbols: int = 32
+    quiet_samples: int = 65536
+    gap_samples: int = 256
+    guard_samples: int = 4096
+    turnaround_samples: int = 4096
+    early_samples: int = 8
+    payload_rms: float = 0.2
+    confidence: float = 0.999
+
+    def __post_init__(self) -> None:
+        """Refuse formats in which frames would run into each other or levels mean nothing."""
+        if self.sounding_symbols < 2:
+            raise ConfigError(
+                f"sounding_symbols is {self.sounding_symbols}: expected 2 or more, to see the frequency offset"
+            )
+        if not 0 < self.payload_rms <= 0.5:
+            raise ConfigError(f"payload_rms is {self.payload_rms}: expected above 0 and at most 0.5 of full scale")
+        if not 0.5 <= self.confidence < 1:
+            raise ConfigError(f"confidence is {self.confidence}: expected 0.5 to below 1")
+        if not 0 <= self.early_samples < self.numerology.cp_samples:
+            raise ConfigError(f"early_samples is {self.early_samples}: expected less than the prefix")
+
+    @property
+    def grid(self) -> CoordinateGrid:
+        """Where coordinates stand."""
+        return CoordinateGrid(self.numerology, self.coordinates, self.whitening_seed)
+
+    @property
+    def sounding(self) -> SoundingFrame:
+        """One transmitter's sounding."""
+        return SoundingFrame(self.numerology, self.sounding_symbols)
+
+    @property
+    def payload(self) -> PayloadFrame:
+        """Everybody's payload, with quiet guards."""
+        return PayloadFrame(self.numerology, self.grid.symbols, self.guard_samples)
+
+    @property
+    def slot_samples(self) -> int:
+        """From one sounding to the next."""
+        return self.sounding.length + self.gap_samples
+
+    @property
+    def window_start(self) -> int:
+        """Where FFT windows begin in a symbol."""
+        return self.numerology.cp_samples - self.early_samples
+
+    @property
+    def energy_limit(self) -> float:
+        """P: limit on ||x||^2 over the cells of a payload. Unitary transforms: the same as over its FFT windows."""
+        return self.payload_rms**2 * self.numerology.fft_size * self.grid.symbols
+
+    @property
+    def jamming_limit(self) -> float:
+        """Largest alpha_CJ: a cell of noise has energy 2 alpha_CJ^2, I and Q together."""
+        return self.payload_rms * math.sqrt(self.numerology.fft_size / (2 * self.numerology.data_subcarriers))
+
+    def sounding_phase_samples(self, transmitters: int) -> int:
+        """From the first quiet sample to the end of the last slot."""
+        return self.quiet_samples + transmitters * self.slot_samples
+
+    def overhead_samples(self, transmitters: int) -> int:
+        """Samples of an uplink that carry no payload."""
+        return self.sounding_phase_samples(transmitters) + self.turnaround_samples + 2 * self.guard_samples
+
+    def error_quantile(self) -> float:
+        """q with P(|e_k| > q std_k for any used k) <= 1 - confidence: exp(-q^2) for each circular Gaussian e_k."""
+        return math.sqrt(math.log(self.numerology.data_subcarriers / (1.0 - self.confidence)))

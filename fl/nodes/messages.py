@@ -1,0 +1,90 @@
+"""What nodes say to each other: frozen, public, small enough for any link."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Sound:
+    """Server to transmitter: send the sounding frame so that it starts at `start_sample`."""
+
+    start_sample: int
+
+
+@dataclass(frozen=True)
+class ChannelState:
+    """Server to transmitter: what its sounding showed.
+
+    channel: complex64 (U,), received over sent cell at each used subcarrier. channel_var: E|error|^2 of each entry
+        (U,).
+    cfo_cycles_per_sample, cfo_std_cycles_per_sample: transmitter minus receiver. reference_sample: the moment at which
+        `channel` holds; later its phase has turned by the frequency offset. offset_samples: by how much the
+        transmitter's frames come later than the server's counter says.
+    """
+
+    channel: NDArray[np.complex64]
+    channel_var: NDArray[np.float64]
+    cfo_cycles_per_sample: float
+    cfo_std_cycles_per_sample: float
+    reference_sample: int
+    offset_samples: int
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """Server to client: the common factor, this client's channel, and when the payload will start and end."""
+
+    alpha_u: float
+    state: ChannelState
+    payload_start_sample: int
+    payload_samples: int
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Client to server: what it decided from its own channel. Nothing in it depends on data.
+
+    backoff: s_i. gain_upper: upper bound on the factor with which its weight arrives, at the agreed confidence.
+    csi_error: mean of |channel error / channel|^2 over the subcarriers. phase_error_rad: predicted rms at the payload's
+    end. timing_error: mean square of the phase slope that an uncorrected clock drift leaves there, in rad^2.
+    """
+
+    backoff: float
+    gain_upper: float
+    csi_error: float
+    phase_error_rad: float
+    timing_error: float
+
+
+@dataclass(frozen=True)
+class JammingOrder:
+    """Server to jammer: the noise that must arrive, as a standard deviation per real coordinate."""
+
+    received_std_real: float
+    state: ChannelState
+
+
+@dataclass(frozen=True)
+class JammingDecision:
+    """Jammer to server. alpha: amplitude at its weakest subcarrier. gain_lower: lower bound on the gain there."""
+
+    alpha: float
+    gain_lower: float
+
+
+@dataclass(frozen=True)
+class Transmit:
+    """Server to all: send the payload so that it starts at `start_sample`."""
+
+    start_sample: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Transmitter to server: what left. clipped_energy: energy that clipping took away, full scale being 1."""
+
+    samples: int
+    clipped_samples: int
+    clipped_energy: float
