@@ -16,7 +16,6 @@ trip the others, and none of them looks outside the used band, where an analogue
 The verdict holds the chance of rejecting good noise, over all six, at `level` (Holm, Scand. J. Stat. 6, 1979).
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from calibration.errors import MeasurementError
 from calibration.jsonio import JsonValue, encode
 from calibration.noise import frequency_whiteness, noise_of
-from calibration.silence import Silence, mean_power, observe_silence
+from calibration.silence import Silence, mean_power, mirrored_pairs, observe_silence, unit_power
 from calibration.statistics import (
     check_probability,
     correlation_test,
@@ -80,8 +79,8 @@ class NoiseDiagnostics:
 
     @property
     def bound_holds(self) -> bool:
-        """Whether `sigma_lower_bound` may be relied on: colour it allows for, anything else that failed it does not."""
-        return all(test.passed for test in self.tests if test.name != "white_frequency")
+        """Whether `sigma_lower_bound` may be relied on: it allows for colour and I/Q imbalance, for nothing else."""
+        return all(test.passed for test in self.tests if test.name not in {"white_frequency", "circular"})
 
     def test(self, name: str) -> NoiseTest:
         """The test called `name`."""
@@ -117,7 +116,7 @@ def diagnose_silence(silence: Silence, level: float = 0.01) -> NoiseDiagnostics:
     cells = silence.cells[:, clean]
     if cells.shape[1] < 2:
         raise MeasurementError("fewer than two used subcarriers are free of spurs: nothing can be tested")
-    scaled = (cells / np.sqrt(mean_power(cells))).astype(np.complex64)
+    scaled = unit_power(cells)
     results = (
         white_frequency(cells),
         white_time(scaled),
@@ -183,18 +182,12 @@ def gaussian_tails(scaled: NDArray[np.complex64]) -> Result:
 def circular(scaled: NDArray[np.complex64], subcarriers: NDArray[np.int64]) -> Result:
     """I and Q of the time samples have equal power and no correlation: cells (blocks, K), signed subcarriers (K,).
 
-    An I/Q imbalance shows between mirrored subcarriers, as E[z_k z_-k] != 0. The two values (z_k + z_-k)/sqrt(2) and
-    (z_k - z_-k)/(j sqrt(2)) turn that into sum u^2 = 2 sum z_k z_-k, for which the null distribution is exact.
-    Subcarriers without a mirror image take no part.
+    `impropriety_test` on `mirrored_pairs`.
     """
-    upper = np.flatnonzero(subcarriers > 0)
-    mirrored = np.searchsorted(subcarriers, -subcarriers[upper])
-    paired = subcarriers[np.minimum(mirrored, subcarriers.size - 1)] == -subcarriers[upper]
-    if not np.any(paired):
+    pairs = mirrored_pairs(scaled, subcarriers)
+    if not pairs.size:
         return "circular", 0.0, 1.0, "no subcarrier has a mirror image in use"
-    above, below = scaled[:, upper[paired]], scaled[:, mirrored[paired]]
-    pairs = np.stack([above + below, (above - below) / np.complex64(1j)]) / np.float32(math.sqrt(2.0))
-    rho, p_value = impropriety_test(pairs.astype(np.complex64))
+    rho, p_value = impropriety_test(pairs)
     imbalance_percent = 100.0 * ((1.0 + rho.real) / (1.0 - rho.real) - 1.0)
     meaning = f"power of I is {imbalance_percent:+.2f} % off that of Q, their correlation {rho.imag:+.4f}"
     return "circular", abs(rho), p_value, meaning

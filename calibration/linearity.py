@@ -140,17 +140,18 @@ def _fit(
     tolerance_db: float,
     confidence: float,
 ) -> LinearityMeasurement:
-    weights = 1.0 / std_db**2
+    # All settings count alike: weights by their noise would draw the fit to the strongest, where compression is.
+    count = set_db.size
     offsets = received_db - set_db
-    gain_db = float(np.average(offsets, weights=weights))
+    gain_db = float(offsets.mean())
     deviation = offsets - gain_db
-    # The constant was fitted to the same points, which takes its variance off each of theirs.
-    deviation_std = np.sqrt(np.maximum(std_db**2 - 1.0 / weights.sum(), 0.0))
-    centered = set_db - np.average(set_db, weights=weights)
-    moment = float(np.sum(weights * centered**2))
-    slope = 1.0 + float(np.sum(weights * centered * deviation)) / moment
+    deviation_std = np.sqrt(std_db**2 * (1.0 - 2.0 / count) + np.sum(std_db**2) / count**2)
+    centered = set_db - set_db.mean()
+    moment = float(np.sum(centered**2))
+    slope = 1.0 + float(np.sum(centered * deviation)) / moment
+    slope_std = math.sqrt(float(np.sum(centered**2 * std_db**2))) / moment
     worst = int(np.argmax(np.abs(deviation)))
-    quantile = float(special.ndtri(1.0 - (1.0 - confidence) / 2.0 / set_db.size))
+    quantile = float(special.ndtri(1.0 - (1.0 - confidence) / 2.0 / count))
     low = float(np.max(np.abs(deviation) - quantile * deviation_std))
     high = float(np.max(np.abs(deviation) + quantile * deviation_std))
     order = np.argsort(set_db)
@@ -163,7 +164,7 @@ def _fit(
         deviation_std_db=tuple(deviation_std.tolist()),
         gain_db=gain_db,
         slope_db_per_db=slope,
-        slope_std=1.0 / math.sqrt(moment),
+        slope_std=slope_std,
         largest_deviation_db=float(abs(deviation[worst])),
         largest_deviation_ci_db=(max(low, 0.0), high),
         largest_at_db=float(set_db[worst]),

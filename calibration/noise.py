@@ -5,8 +5,8 @@
 
 Two numbers come out. The *pooled* variance, over all subcarriers that carry nothing but noise, is the best estimate
 where the noise is white. The *quietest* used subcarrier is what protects where it is not: an update may lie on that
-subcarrier alone. `sigma_lower_bound` chooses, and errs to the low side: no exclusion, by the spur search or by the
-caller, can raise it above the bound that all subcarriers without a found spur give together.
+subcarrier alone. `sigma_lower_bound` chooses, allows for unequal I and Q, and errs to the low side: no exclusion, by
+the spur search or by the caller, can raise it above the bound that all subcarriers without a found spur give together.
 """
 
 import math
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from calibration.errors import MeasurementError
 from calibration.jsonio import JsonValue, encode
-from calibration.silence import Silence, observe_silence
+from calibration.silence import Silence, mirrored_pairs, observe_silence, unit_power
 from calibration.spurs import Spur, bin_name, decibels, loud_bins, signed_bin
 from calibration.statistics import (
     check_probability,
     equal_powers_test,
+    impropriety_test,
     independent_minimum,
     variance_factors,
     variance_lower_factor,
@@ -31,8 +32,34 @@ from calibration.statistics import (
 from phy.numerology import Numerology
 from phy.units import noise_var_real_from_complex
 
-WHITENESS_LEVEL = 0.05
+# Chance that white noise is accounted by its quietest subcarrier, or circular noise by its quietest direction.
+TEST_LEVEL = 0.01
 _BANDS = 12
+
+
+@dataclass(frozen=True)
+class Impropriety:
+    """How far I and Q of the noise are from equal power and no correlation.
+
+    size: |rho|, rho = E[x^2]/E|x|^2 over the used band; the quietest direction in the plane of I and Q, over mirrored
+    subcarriers, has (1 - |rho|) of the mean variance. values: complex values that it was measured on; 0 where no used
+    subcarrier has a mirror image. p_value: of rho = 0.
+    """
+
+    size: float
+    values: int
+    p_value: float
+
+    def __post_init__(self) -> None:
+        """Refuse what no noise has."""
+        if not (0.0 <= self.size <= 1.0 and 0.0 <= self.p_value <= 1.0 and self.values >= 0):
+            raise MeasurementError(f"impropriety {self.size}, p = {self.p_value}: expected numbers from 0 to 1")
+
+    def upper(self, error: float) -> float:
+        """Bound that |rho| exceeds with probability `error`: P(|rho_hat - rho| > r) = exp(-N r^2 / 2) for small rho."""
+        if self.values == 0:
+            return 0.0
+        return min(self.size + math.sqrt(-2.0 * math.log(error) / self.values), 1.0)
 
 
 class BoundSource(Enum):
@@ -107,6 +134,7 @@ class NoiseMeasurement:
     spurs: tuple[Spur, ...]
     whiteness_p: float
     quietest: QuietestSubcarrier
+    impropriety: Impropriety
 
     def __post_init__(self) -> None:
         """Refuse a measurement whose parts do not follow from each other: nothing here may be edited by hand."""
@@ -224,6 +252,7 @@ def noise_of(silence: Silence, confidence: float = 0.95, exclude_bins: Sequence[
         spurs=silence.tones + _loud_spurs(silence, loud, p_values, pooled),
         whiteness_p=frequency_whiteness(powers[~with_spur], blocks)[1],
         quietest=_quietest(bin_numbers, variances.tolist(), blocks, confidence),
+        impropriety=_impropriety(silence, ~with_spur),
     )
 
 
@@ -231,6 +260,14 @@ def _quietest(bins: Sequence[int], variances: Sequence[float], blocks: int, conf
     place = int(np.argmin(variances))
     factor = variance_lower_factor(blocks, (1.0 - confidence) / 2.0 / len(bins))
     return QuietestSubcarrier(bins[place], variances[place], factor * variances[place])
+
+
+def _impropriety(silence: Silence, clean: NDArray[np.bool_]) -> Impropriety:
+    pairs = mirrored_pairs(unit_power(silence.cells[:, clean]), silence.numerology.used_subcarriers[clean])
+    if not pairs.size:
+        return Impropriety(0.0, 0, 1.0)
+    rho, p_value = impropriety_test(pairs)
+    return Impropriety(min(abs(rho), 1.0), pairs.size, p_value)
 
 
 def _loud_spurs(
@@ -279,30 +316,33 @@ def frequency_whiteness(bin_powers: NDArray[np.float64], blocks: int) -> tuple[f
     return 10.0 * math.log10(float(levels.max() / levels.min())), independent_minimum(np.array([between, within]))
 
 
-def sigma_lower_bound(measurement: NoiseMeasurement, whiteness_level: float = WHITENESS_LEVEL) -> SigmaBound:
-    """The noise that an accountant may count on: below the truth with probability `bound_confidence` or more.
+def sigma_lower_bound(measurement: NoiseMeasurement, level: float = TEST_LEVEL) -> SigmaBound:
+    """The noise that an accountant may count on: below the truth with probability `SigmaBound.confidence` or more.
 
-    Where equal variance over the subcarriers is not rejected at `whiteness_level`: the lower end of the pooled
-    interval. Else the bound of the quietest used subcarrier, which holds for any colour. The test is what the first
-    rests on: a ripple too small for it to see makes the pooled bound too large by that ripple. It shrinks with the
-    capture's length: with 192 subcarriers and 1,000 blocks (51 ms at 5 MS/s) a slope of 0.2 dB across the band is seen
-    19 times in 20, and what stays unseen is worth 2 % of the variance at the band's quiet edge. Both presume Gaussian,
-    circular, stationary noise: see `NoiseDiagnostics.bound_holds`.
+    Where equal variance over the subcarriers is not rejected at `level`: the lower end of the pooled interval. Else the
+    bound of the quietest used subcarrier, which holds for any colour. Where circularity is rejected, either is lowered
+    to the quietest direction in the plane of I and Q, by 1 - |rho|.
+
+    The tests are what this rests on: a ripple too small to be seen makes the pooled bound too large by that ripple. It
+    shrinks with the capture's length: with 192 subcarriers and 1,000 blocks (51 ms at 5 MS/s) a slope of 0.2 dB across
+    the band is seen 9 times in 10, and what stays unseen is worth 2 % of the variance at the band's quiet edge. The
+    noise must be Gaussian and stationary: see `NoiseDiagnostics.bound_holds`.
     """
-    check_probability("whiteness_level", whiteness_level)
-    quietest = measurement.quietest
-    if measurement.whiteness_p >= whiteness_level:
-        return SigmaBound(
-            noise_var_real=measurement.pooled_lower,
-            confidence=measurement.bound_confidence,
-            source=BoundSource.POOLED,
-            bin=None,
-            reason=f"equal noise on all subcarriers is not rejected (p = {measurement.whiteness_p:.3g})",
-        )
-    return SigmaBound(
-        noise_var_real=min(quietest.noise_var_real_lower, measurement.pooled_lower),
-        confidence=measurement.bound_confidence,
-        source=BoundSource.QUIETEST,
-        bin=quietest.bin,
-        reason=f"noise differs between subcarriers (p = {measurement.whiteness_p:.3g}); bin {quietest.bin} is quietest",
-    )
+    check_probability("level", level)
+    confidence = measurement.bound_confidence
+    if measurement.whiteness_p >= level:
+        source, number, bound = BoundSource.POOLED, None, measurement.pooled_lower
+        reason = f"equal noise on all subcarriers is not rejected (p = {measurement.whiteness_p:.3g})"
+    else:
+        quietest = measurement.quietest
+        source, number = BoundSource.QUIETEST, quietest.bin
+        bound = min(quietest.noise_var_real_lower, measurement.pooled_lower)
+        reason = f"noise differs between subcarriers (p = {measurement.whiteness_p:.3g}), bin {number} is quietest"
+    impropriety = measurement.impropriety
+    if impropriety.p_value < level:
+        error = (1.0 - confidence) / 10.0
+        confidence -= error
+        lost = impropriety.upper(error)
+        bound *= 1.0 - lost
+        reason += f"; I and Q are unequal or correlated (p = {impropriety.p_value:.3g}), which costs {100 * lost:.2g} %"
+    return SigmaBound(noise_var_real=bound, confidence=confidence, source=source, bin=number, reason=reason)

@@ -54,6 +54,26 @@ def mean_power(cells: NDArray[np.complex64]) -> NDArray[np.float64]:
     return np.asarray(np.mean(cells.real**2 + cells.imag**2, axis=0, dtype=np.float64))
 
 
+def mirrored_pairs(cells: NDArray[np.complex64], subcarriers: NDArray[np.int64]) -> NDArray[np.complex64]:
+    """Cells (blocks, K) of unit power, by signed subcarrier (K,) ascending, as values that show an I/Q imbalance.
+
+    An imbalance of the time samples, E[x^2] != 0, shows between mirrored subcarriers, as E[z_k z_-k] != 0. The values
+    (z_k + z_-k)/sqrt(2) and (z_k - z_-k)/(j sqrt(2)) turn that into sum u^2 = 2 sum z_k z_-k and are as independent and
+    as circular as the cells. Shape (2, blocks, pairs); subcarriers without a mirror image take no part.
+    """
+    upper = np.flatnonzero(subcarriers > 0)
+    lower = np.minimum(np.searchsorted(subcarriers, -subcarriers[upper]), subcarriers.size - 1)
+    paired = subcarriers[lower] == -subcarriers[upper]
+    above, below = cells[:, upper[paired]], cells[:, lower[paired]]
+    pairs = np.stack([above + below, (above - below) / np.complex64(1j)]) / np.float32(np.sqrt(2.0))
+    return np.asarray(pairs, dtype=np.complex64)
+
+
+def unit_power(cells: NDArray[np.complex64]) -> NDArray[np.complex64]:
+    """Cells (blocks, K) with each subcarrier scaled to a mean power of 1."""
+    return np.asarray(cells / np.sqrt(mean_power(cells)), dtype=np.complex64)
+
+
 def observe_silence(samples: NDArray[np.complex64], numerology: Numerology) -> Silence:
     """Cells of a silent capture, samples (n,); what remains after the last whole block is not used.
 
