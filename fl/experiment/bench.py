@@ -2,11 +2,15 @@
 
 import statistics
 import time
+import tracemalloc
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.fft
 import torch
 from numpy.typing import NDArray
 
@@ -17,7 +21,15 @@ from fl.learning.data.emnist import load_emnist
 from fl.learning.data.partition import partition_by_class
 from fl.learning.model import MLP, build_mlp, flatten
 from fl.learning.workforce import cores, in_order
+from fl.nodes.air import AirFormat
+from fl.nodes.radio_uplink import RadioPower, RadioUplink
+from fl.privacy.clipping import clip_update
 from fl.streams import Stream, generator
+from fl.uplink.contract import UplinkPlan
+from fl.uplink.jammer import FactorOn, JammerRole
+from fl.uplink.modes import Backoff, Rescale
+from hardware.lab import find_lab, open_lab, parse_lab
+from phy.numerology import Numerology
 
 Vector = NDArray[np.float32]
 
@@ -42,10 +54,17 @@ class Measurement:
         return {**data.pop("facts"), **data}
 
 
-def compare(ours: Callable[[], object], other: Callable[[], object], repeats: int, **about: Any) -> Measurement:
-    """Time both once to warm up, then in alternation."""
+def compare(
+    ours: Callable[[], object],
+    other: Callable[[], object],
+    repeats: int,
+    before: Callable[[], object] = lambda: None,
+    **about: Any,
+) -> Measurement:
+    """Time both once to warm up, then in alternation; `before` is called ahead of each pair and not timed."""
     pairs: list[tuple[float, float]] = []
     for number in range(repeats + 1):
+        before()
         pair = (_seconds(ours), _seconds(other))
         if number:
             pairs.append(pair)
@@ -123,7 +142,124 @@ def _local_round(repeats: int, mu: float = 0.0) -> Measurement:
     )
 
 
+class RadioWork:
+    """One uplink with the paper's d = 155,830, sample by sample: Rayleigh fading and noise, nothing else."""
+
+    def __init__(self, clients: int, stack: ExitStack) -> None:
+        lab = parse_lab(
+            {
+                "lab": {
+                    "backend": "loopback",
+                    "sample_rate_hz": 5e6,
+                    "center_hz": 2.45e9,
+                    "tx_gain_db": 0.0,
+                    "rx_gain_db": 0.0,
+                },
+                "limits": {"band_hz": [2.44e9, 2.46e9], "max_tx_gain_db": 0.0},
+                "radio": [{"name": "ps", "role": "ps"}, {"name": "client", "role": "client", "count": clients}],
+                "medium": {"fading": "rayleigh", "noise_var_complex": 1e-5},
+            }
+        )
+        self.air = AirFormat(Numerology(), 155_830)
+        self.uplink = RadioUplink(
+            stack.enter_context(open_lab(lab, seed=1)),
+            self.air,
+            np.full(clients, 200),
+            1.0,
+            radio_power(alpha_u=2.0),
+            record_bounded=False,
+            streams=partial(generator, 1),
+        )
+        self.update = clip_update(generator(1, Stream.DATA).standard_normal(155_830, dtype=np.float32), 1.0)
+        self.clients, self.number = clients, 0
+
+    def plan(self) -> UplinkPlan:
+        """Sound and plan the next uplink."""
+        self.number += 1
+        return self.uplink.plan(self.number)
+
+    def exchange(self, plan: UplinkPlan) -> object:
+        """From updates at the clients to their sum at the server."""
+        return self.uplink.exchange_stream(plan, ((client, self.update) for client in plan.senders))
+
+
+def radio_power(alpha_u: float) -> RadioPower:
+    """No jammer, a fixed alpha_u."""
+    return RadioPower(
+        alpha_u=alpha_u,
+        channel_sigma=1.0,
+        backoff=Backoff.WORST_CASE,
+        rescale=Rescale.RESCALED,
+        jammer_role=JammerRole.NONE,
+        jammer_sigma=1.0,
+        factor=1.0,
+        factor_on=FactorOn.AMPLITUDE,
+        max_phase_error_rad=0.3,
+        attempts=3,
+    )
+
+
+def _radio_uplink(repeats: int) -> Measurement:
+    with ExitStack() as stack:
+        work = RadioWork(50, stack)
+        symbols, size = work.air.grid.symbols, work.air.numerology.fft_size
+        grids = np.ones((work.clients, symbols, size), np.complex64)
+
+        def bare() -> None:
+            for grid in grids:
+                scipy.fft.ifft(grid, norm="ortho", workers=1)
+            scipy.fft.fft(grids[0], norm="ortho", workers=1)
+
+        plans = [work.plan()]
+        # Planned between the timed calls: a plan is good for one exchange.
+        return compare(
+            lambda: work.exchange(plans[0]),
+            bare,
+            repeats,
+            before=lambda: plans.__setitem__(0, work.plan()),
+            workload="50 clients, d = 155,830, Rayleigh, noise: whitening, precoding, OFDM, air, receiver, accounting",
+            reference=f"its {work.clients + 1} x {symbols} FFTs of {size} points, scipy.fft, complex64, one worker",
+            facts=_radio_facts(),
+        )
+
+
+def _radio_facts() -> dict[str, Any]:
+    """Peak memory of an exchange for 10 and 200 clients, and the overhead of sounding on the shipped harsh lab."""
+    peaks = {}
+    for clients in (10, 200):
+        with ExitStack() as stack:
+            work = RadioWork(clients, stack)
+            tracemalloc.start()
+            work.exchange(work.plan())
+            peaks[clients] = tracemalloc.get_traced_memory()[1] / 2**20
+            tracemalloc.stop()
+    overheads = _overheads(uplinks=100)
+    return {
+        "peak_mib_10_clients": round(peaks[10], 1),
+        "peak_mib_200_clients": round(peaks[200], 1),
+        "peak_growth": round(peaks[200] / peaks[10] - 1, 4),
+        "overhead_samples_mean": float(np.mean(overheads)),
+        "overhead_samples_p99": float(np.percentile(overheads, 99)),
+    }
+
+
+def _overheads(uplinks: int) -> list[int]:
+    """Samples without payload of each uplink, soundings that were given up included: 5 clients, digits' d."""
+    lab = find_lab("loopback-harsh")
+    air = AirFormat(Numerology(), 14_710)
+    with open_lab(lab, seed=1) as radios:
+        uplink = RadioUplink(
+            radios, air, np.full(5, 287), 1.0, radio_power(0.5), record_bounded=False, streams=partial(generator, 1)
+        )
+        senders = len(lab.clients)
+        given_up = air.sounding_phase_samples(senders)
+        return [
+            air.overhead_samples(senders) + uplink.plan(number).postponed * given_up for number in range(1, uplinks + 1)
+        ]
+
+
 BENCHMARKS: dict[str, Callable[[int], Measurement]] = {
     "local-round": _local_round,
     "local-round-proximal": lambda repeats: _local_round(repeats, mu=0.1),
+    "radio-uplink": _radio_uplink,
 }

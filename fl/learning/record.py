@@ -64,11 +64,16 @@ def _mlp_step(
         scales = torch.from_numpy(
             per_sample_scales(lr * squared.sqrt().numpy(), clip_norm, origin=f"gradients of {origin}")
         )
-        factor = scales.mul_(-lr / len(y))[:, None]
-        hidden_error *= factor
-        error *= factor
-        parts = [(hidden_error.T @ x).flatten(), hidden_error.sum(0), (error.T @ active).flatten(), error.sum(0)]
-        return torch.cat(parts).numpy()
+        factor = scales.double().mul_(-lr / len(y))[:, None]
+        # Summed in float64: in float32 the rounding of the others' terms could move the mean by more than a term.
+        hidden_error, error = hidden_error * factor, error * factor
+        parts = [
+            (hidden_error.T @ x.double()).flatten(),
+            hidden_error.sum(0),
+            (error.T @ active.double()).flatten(),
+            error.sum(0),
+        ]
+        return torch.cat(parts).float().numpy()
 
 
 def _general_step(
@@ -97,7 +102,7 @@ def _general_step(
         return nn.functional.cross_entropy(logits, target[None])
 
     per_sample = vmap(grad(loss), in_dims=(None, 0, 0))
-    total = torch.zeros(len(start))
+    total = torch.zeros(len(start), dtype=torch.float64)
     for batch in batch_slices(len(y), max(1, _CHUNK_FLOATS // len(start))):
         try:
             gradients = per_sample(parameters, x[batch], y[batch])
@@ -108,5 +113,5 @@ def _general_step(
         flat = torch.cat([gradients[name].flatten(1) for name in names], dim=1)
         norms = lr * torch.linalg.vector_norm(flat.double(), dim=1)
         scales = torch.from_numpy(per_sample_scales(norms.numpy(), clip_norm, origin=f"gradients of {origin}"))
-        total += scales.mul_(-lr / len(y)) @ flat
-    return total.numpy()
+        total += scales.double().mul_(-lr / len(y)) @ flat.double()
+    return total.float().numpy()

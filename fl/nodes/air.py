@@ -2,11 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from fl.errors import ConfigError
 from phy.frame import PayloadFrame, SoundingFrame
 from phy.grid import CoordinateGrid
 from phy.numerology import Numerology
+
+SLOTS_PER_GROUP = 16
 
 
 @dataclass(frozen=True)
@@ -44,17 +47,17 @@ class AirFormat:
         if not 0 <= self.early_samples < self.numerology.cp_samples:
             raise ConfigError(f"early_samples is {self.early_samples}: expected less than the prefix")
 
-    @property
+    @cached_property
     def grid(self) -> CoordinateGrid:
         """Where coordinates stand."""
         return CoordinateGrid(self.numerology, self.coordinates, self.whitening_seed)
 
-    @property
+    @cached_property
     def sounding(self) -> SoundingFrame:
         """One transmitter's sounding."""
         return SoundingFrame(self.numerology, self.sounding_symbols)
 
-    @property
+    @cached_property
     def payload(self) -> PayloadFrame:
         """Everybody's payload, with quiet guards."""
         return PayloadFrame(self.numerology, self.grid.symbols, self.guard_samples)
@@ -79,9 +82,19 @@ class AirFormat:
         """Largest alpha_CJ: a cell of noise has energy 2 alpha_CJ^2, I and Q together."""
         return self.payload_rms * math.sqrt(self.numerology.fft_size / (2 * self.numerology.data_subcarriers))
 
+    def slot_start(self, slot: int) -> int:
+        """Where a slot's sounding starts, from the first quiet sample.
+
+        Slots come in groups with a pause after each, so that a group can be received while no other is pending:
+        memory then does not grow with the number of transmitters.
+        """
+        group, place = divmod(slot, SLOTS_PER_GROUP)
+        paused = SLOTS_PER_GROUP * self.slot_samples + self.turnaround_samples
+        return self.quiet_samples + self.turnaround_samples + group * paused + place * self.slot_samples
+
     def sounding_phase_samples(self, transmitters: int) -> int:
         """From the first quiet sample to the end of the last slot."""
-        return self.quiet_samples + transmitters * self.slot_samples
+        return self.slot_start(transmitters - 1) + self.slot_samples
 
     def overhead_samples(self, transmitters: int) -> int:
         """Samples of an uplink that carry no payload."""

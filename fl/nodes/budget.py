@@ -11,14 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.nodes.air import AirFormat
 from fl.nodes.messages import Decision, Sent
 from phy.units import power_ratio_to_db
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one client brought: its share p_i/s_i as planned and the norm of its update relative to tau."""
+    """What one client brought. relative_norm: of its update, in units of tau."""
 
     decision: Decision
     weight: float
@@ -27,7 +26,6 @@ class Contribution:
 
 
 def error_budget(
-    air: AirFormat,
     contributions: Sequence[Contribution],
     *,
     alpha_u: float,

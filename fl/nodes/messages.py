@@ -1,9 +1,12 @@
 """What nodes say to each other: frozen, public, small enough for any link."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+SMALLEST_CHANNEL = 1e-12
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,22 @@ class ChannelState:
     cfo_std_cycles_per_sample: float
     reference_sample: int
     offset_samples: int
+
+    @cached_property
+    def inverse(self) -> NDArray[np.complex128]:
+        """1/H (U,), with magnitudes below what any radio resolves held back from infinity."""
+        channel = self.channel.astype(np.complex128)
+        return np.asarray(channel.conj() / np.maximum(np.abs(channel), SMALLEST_CHANNEL) ** 2)
+
+    @cached_property
+    def relative_std(self) -> NDArray[np.float64]:
+        """Standard deviation of the channel's error relative to the channel (U,)."""
+        return np.asarray(np.sqrt(self.channel_var) * np.abs(self.inverse))
+
+    @property
+    def weakest_gain(self) -> float:
+        """min_k |H[k]|: the gain that decides on the power of channel inversion."""
+        return float(1.0 / np.abs(self.inverse).max())
 
 
 @dataclass(frozen=True)

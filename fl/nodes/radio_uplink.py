@@ -1,11 +1,12 @@
 """The uplink over radios, behind the `Uplink` contract: see the package for its states."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import welch
 
 from calibration.noise import measure_noise
 from fl.errors import ConfigError, PrivacyError
@@ -13,21 +14,23 @@ from fl.nodes.air import AirFormat
 from fl.nodes.budget import Contribution, error_budget
 from fl.nodes.client import ClientNode
 from fl.nodes.jammer import CellNoise, JammerNode, system_noise
-from fl.nodes.messages import Announcement, Decision, JammingOrder, Sent, Sound, Transmit
-from fl.nodes.server import ServerNode, Soundings
-from fl.nodes.transmitter import Transmitter, gain_lower, relative_gain_upper, weakest_gain
+from fl.nodes.messages import Announcement, Decision, JammingOrder, Transmit
+from fl.nodes.server import POWER_BLOCK, ServerNode, Soundings, block_power
+from fl.nodes.transmitter import Transmitter, Workspace, gain_lower, relative_gain_upper
 from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.streams import Stream
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, checked_updates
+from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, checked_updates
 from fl.uplink.jammer import SILENT, FactorOn, JammerPlan, JammerRole, reachable_alpha_u, size_jammer
 from fl.uplink.modes import Backoff, Rescale
 from fl.uplink.power_control import ClientPower, alpha_u_for_noise, alpha_u_without_backoff
 from hardware.errors import HardwareError
 from hardware.lab import Lab, OpenLab
 from hardware.medium import ClockMode
+from hardware.samples import Capture
 from phy.errors import AirdpError
 from phy.fading import circular_noise
+from phy.numerology import Numerology
 
 MOST_ATTEMPTS = 1000
 """Soundings per uplink that have a place of their own in simulated time and fading."""
@@ -67,9 +70,8 @@ class _Round:
     decisions: tuple[Decision, ...]
     payload_start: int
     jammer: JammerNode | None
-    norms: dict[int, float] = field(default_factory=dict)
-    backoffs: dict[int, float] = field(default_factory=dict)
-    bias: NDArray[np.float32] | None = None
+    updates: dict[int, BoundedUpdate] = field(default_factory=dict)
+    bias: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 class RadioUplink:
@@ -92,9 +94,12 @@ class RadioUplink:
         self.lab, self.air, self.sizes, self.power = lab, air, sizes, power
         self.clip_norm, self.record_bounded, self.streams = checked_clip_norm(clip_norm), record_bounded, streams
         self.weights = sizes / sizes.sum()
-        self._transmitters = [Transmitter(radio, air) for radio in lab.clients]
+        workspace = Workspace.of(air)
+        self._transmitters = [Transmitter(radio, air, workspace) for radio in lab.clients]
         self._own_jammer = (
-            None if lab.jammer is None or power.jammer_role is JammerRole.NONE else Transmitter(lab.jammer, air)
+            None
+            if lab.jammer is None or power.jammer_role is JammerRole.NONE
+            else Transmitter(lab.jammer, air, workspace)
         )
         self.clients = tuple(
             ClientNode(transmitter, float(weight), clip_norm, power.backoff)
@@ -149,10 +154,9 @@ class RadioUplink:
         return start
 
     def _sound(self, start: int) -> Soundings:
-        for slot, transmitter in enumerate(self._all):
-            transmitter.sound(Sound(start + self.air.quiet_samples + slot * self.air.slot_samples))
-        soundings = self.server.listen(start, len(self._all))
-        for transmitter, state in zip(self._all, soundings.states, strict=True):
+        transmitters = self._all
+        soundings = self.server.sound(start, lambda slot, order: transmitters[slot].sound(order))
+        for transmitter, state in zip(transmitters, soundings.states, strict=True):
             transmitter.follow(state)
         return soundings
 
@@ -173,7 +177,7 @@ class RadioUplink:
     def _gain_bounds(self, soundings: Soundings, alpha_u: float) -> list[float]:
         limit = math.sqrt(self.air.energy_limit)
         return [
-            relative_gain_upper(state, self.air) / max(1.0, alpha_u * weight / (weakest_gain(state) * limit))
+            relative_gain_upper(state, self.air) / max(1.0, alpha_u * weight / (state.weakest_gain * limit))
             for state, weight in zip(soundings.states, self.weights, strict=False)
         ]
 
@@ -211,7 +215,7 @@ class RadioUplink:
         return self.power.alpha_u or alpha_u_for_noise(noise_std, margin * self.power.channel_sigma)
 
     def _weakest_gains(self, soundings: Soundings) -> NDArray[np.complex128]:
-        return np.array([weakest_gain(state) for state in soundings.states[: len(self.sizes)]], dtype=np.complex128)
+        return np.array([state.weakest_gain for state in soundings.states[: len(self.sizes)]], dtype=np.complex128)
 
     def _gate(self, decisions: tuple[Decision, ...], silent: int | None) -> None:
         senders = [client for client in range(len(decisions)) if client != silent]
@@ -257,46 +261,87 @@ class RadioUplink:
         return UplinkPlan(uplink, alpha_u, weakest, self.weights, powers, jammer, silent, attempt, mechanism)
 
     def prepare(self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Prepared:
-        """Hand each client its update, which becomes cells there, and keep the exact weighted sum to compare with."""
+        """Hand each client its update. `cells` of the result is the exact weighted sum, to compare with."""
         current = self._current()
+        current.updates = dict(self._checked(plan, updates))
+        backoffs, energy = np.full(len(self.sizes), math.inf), np.zeros(len(self.sizes))
         exact = np.zeros(self.air.coordinates, np.float32)
-        current.bias = np.zeros(self.air.coordinates, np.float32)
-        energy = np.zeros(len(self.sizes))
-        backoffs = np.full(len(self.sizes), math.inf)
-        clipped = 0
-        for client, update in checked_updates(
-            plan, updates, coordinates=self.air.coordinates, clip_norm=self.clip_norm, sizes=self.sizes
-        ):
-            backoffs[client], energy[client] = self.clients[client].load(update)
-            share = np.float32(self.weights[client] / self.clip_norm)
-            exact += update.values * share
-            current.bias += update.values * np.float32(share * (1.0 - 1.0 / backoffs[client]))
-            current.norms[client] = float(np.linalg.norm(update.values)) / self.clip_norm
-            current.backoffs[client] = float(backoffs[client])
-            clipped += update.norm_before > update.clip_norm
+        current.bias = np.zeros_like(exact)
+        for client, update in current.updates.items():
+            node = self.clients[client]
+            backoffs[client], energy[client] = node.backoff_for(update), node.energy_of(update)
+            weighted = update.values * np.float32(node.weight / self.clip_norm)
+            exact += weighted
+            current.bias += weighted * np.float32(1.0 - 1.0 / backoffs[client])
+        clipped = sum(update.norm_before > update.clip_norm for update in current.updates.values())
         return Prepared(as_cells(exact), self.air.coordinates, backoffs, energy, clipped)
 
+    def _checked(
+        self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]
+    ) -> Iterator[tuple[int, BoundedUpdate]]:
+        return checked_updates(
+            plan, updates, coordinates=self.air.coordinates, clip_norm=self.clip_norm, sizes=self.sizes
+        )
+
     def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
-        """TRANSMIT, RECEIVE, ACCOUNT."""
+        """TRANSMIT, RECEIVE, ACCOUNT, and a comparison with the exact weighted sum."""
         current = self._current()
-        self._round = None
-        start = current.payload_start + self.air.guard_samples
-        if current.jammer is not None:
-            # The jammer first: if it cannot send, nobody has.
-            current.jammer.transmit(Transmit(start))
-        sent = {client: self.clients[client].transmit(Transmit(start)) for client in plan.senders}
-        cells, capture = self.server.receive(current.payload_start)
-        received = self.air.grid.to_coordinates(cells) / np.float32(plan.alpha_u)
-        exact = prepared.cells.view(np.float32)[: prepared.coordinates]
-        diagnostics = self._diagnose(plan, current, sent, exact, received)
+        cells, capture, contributions = self._exchange(plan, current.updates.items())
+        received = self.air.grid.to_coordinates(cells)
+        exact = as_coordinates(prepared.cells, prepared.coordinates)
+        diagnostics = error_budget(
+            contributions,
+            alpha_u=plan.alpha_u,
+            noise_var_real=current.soundings.noise.noise_var_real,
+            jamming_var_real=(plan.jammer.alpha * plan.jammer.gain) ** 2,
+            converter_var_real=self._converter_var_real(current),
+            exact=exact,
+            received=received,
+            backoff_bias=current.bias,
+        )
+        diagnostics["clipped_samples"] = float(sum(c.sent.clipped_samples for c in contributions))
         scale = self.clip_norm if self.power.rescale is Rescale.RESCALED else 1.0
         return Aggregate(
             values=received * np.float32(scale),
             mechanism=self._accounted(plan.mechanism, capture.samples),
             signal_norm=float(np.linalg.norm(exact)) * scale,
             noise_norm=float(np.linalg.norm(received - exact)) * scale,
-            diagnostics={**diagnostics, "clipped_samples": float(sum(s.clipped_samples for s in sent.values()))},
-            snapshot=self._snapshot(current, capture.samples, cells / np.float32(plan.alpha_u)),
+            diagnostics=diagnostics,
+            snapshot=self._snapshot(current, capture.samples, cells),
+        )
+
+    def exchange_stream(
+        self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]
+    ) -> tuple[NDArray[np.float32], RoundMechanism]:
+        """`exchange` of updates that come one at a time: the sum in units of tau, and its mechanism, nothing besides.
+
+        Memory does not grow with the number of clients.
+        """
+        cells, capture, _ = self._exchange(plan, updates)
+        return self.air.grid.to_coordinates(cells), self._accounted(plan.mechanism, capture.samples)
+
+    def _exchange(
+        self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]
+    ) -> tuple[NDArray[np.complex64], Capture, list[Contribution]]:
+        """The sum's cells divided by alpha_u, the frame that they are of, and what each client brought."""
+        current = self._current()
+        self._round = None
+        order = Transmit(current.payload_start + self.air.guard_samples)
+        if current.jammer is not None:
+            # The jammer first: if it cannot send, nobody has.
+            current.jammer.transmit(order)
+        contributions = [self._send(client, update, current, order) for client, update in self._checked(plan, updates)]
+        cells, capture = self.server.receive(current.payload_start)
+        cells *= np.float32(1.0 / plan.alpha_u)
+        return cells, capture, contributions
+
+    def _send(self, client: int, update: BoundedUpdate, current: _Round, order: Transmit) -> Contribution:
+        node = self.clients[client]
+        return Contribution(
+            decision=replace(current.decisions[client], backoff=node.backoff_for(update)),
+            weight=node.weight,
+            relative_norm=min(1.0, update.norm_before / self.clip_norm),
+            sent=node.transmit(update, order),
         )
 
     def _accounted(self, mechanism: RoundMechanism, samples: NDArray[np.complex64]) -> RoundMechanism:
@@ -317,36 +362,6 @@ class RadioUplink:
         sigma = math.hypot(mechanism.jammer_gain * mechanism.alpha_cj, noise_std) / mechanism.alpha_u
         return replace(mechanism, sigma=sigma, noise_std_real=noise_std)
 
-    def _diagnose(
-        self,
-        plan: UplinkPlan,
-        current: _Round,
-        sent: dict[int, Sent],
-        exact: NDArray[np.float32],
-        received: NDArray[np.float32],
-    ) -> dict[str, float]:
-        contributions = [
-            Contribution(
-                replace(current.decisions[client], backoff=current.backoffs[client]),
-                float(self.weights[client]),
-                current.norms[client],
-                sent[client],
-            )
-            for client in plan.senders
-        ]
-        bias = current.bias if current.bias is not None else np.zeros_like(exact)
-        return error_budget(
-            self.air,
-            contributions,
-            alpha_u=plan.alpha_u,
-            noise_var_real=current.soundings.noise.noise_var_real,
-            jamming_var_real=(plan.jammer.alpha * plan.jammer.gain) ** 2,
-            converter_var_real=self._converter_var_real(current),
-            exact=exact,
-            received=received,
-            backoff_bias=bias,
-        )
-
     def _converter_var_real(self, current: _Round) -> float:
         """Step^2/12 per axis of each sender's converter, through its channel. The receiver's own is in the silence."""
         bits = None if self.lab.medium is None else self.lab.lab.medium.dac_bits
@@ -359,25 +374,38 @@ class RadioUplink:
     def _snapshot(
         self, current: _Round, payload: NDArray[np.complex64], cells: NDArray[np.complex64]
     ) -> dict[str, NDArray[np.generic]]:
-        """What pictures of the uplink need, in a few hundred kilobytes."""
-        states = current.soundings.states
-        quiet = current.soundings.capture.samples
+        """What pictures of the uplink need, in a few hundred kilobytes: measurements and plan, nothing of the updates
+        but the aggregate that was released.
+        """
+        air, states, decisions = self.air, current.soundings.states, current.decisions
+        rate_hz = air.numerology.sample_rate_hz
+        layout = {
+            "quiet_samples": air.quiet_samples,
+            "slot_samples": air.slot_samples,
+            "gap_samples": air.gap_samples,
+            "turnaround_samples": air.turnaround_samples,
+            "guard_samples": air.guard_samples,
+            "payload_samples": air.payload.length,
+            "block_samples": POWER_BLOCK,
+            "cells_received": cells.size,
+        }
         return {
-            "channels": np.stack([state.channel for state in states]),
             "names": np.array(self.server.names),
+            "channels": np.stack([state.channel for state in states]),
+            "channel_var": np.stack([state.channel_var for state in states]).astype(np.float32),
+            "cfo_hz": rate_hz * np.array([state.cfo_cycles_per_sample for state in states]),
+            "cfo_std_hz": rate_hz * np.array([state.cfo_std_cycles_per_sample for state in states]),
+            "backoffs": np.array([decision.backoff for decision in decisions]),
+            "phase_error_rad": np.array([decision.phase_error_rad for decision in decisions]),
             "cells": cells.reshape(-1)[:4096],
-            "payload_power": _block_power(payload),
-            "sounding_power": _block_power(quiet),
-            "spectrum": np.mean(
-                np.abs(np.fft.fft(_blocks(payload, self.air.numerology.fft_size), norm="ortho")) ** 2, axis=0
-            ),
+            "sounding_power": current.soundings.power,
+            "slot_starts": np.array([air.slot_start(slot) for slot in range(len(states))]),
+            "payload_power": block_power(payload),
+            "spectrum": _power_density(payload[air.payload.payload_slice], air.numerology),
             "noise_var_real_per_bin": np.array(current.soundings.noise.noise_var_real_per_bin),
             "noise_bins": np.array(current.soundings.noise.bins),
-            "phase_error_rad": np.array([decision.phase_error_rad for decision in current.decisions]),
-            "layout": np.array(
-                [self.air.quiet_samples, self.air.slot_samples, self.air.guard_samples, self.air.turnaround_samples]
-            ),
-            "sample_rate_hz": np.array(self.air.numerology.sample_rate_hz),
+            "sample_rate_hz": np.array(rate_hz),
+            **{name: np.array(value) for name, value in layout.items()},
         }
 
     def _current(self) -> _Round:
@@ -397,10 +425,8 @@ def check_lab(lab: Lab, sizes: NDArray[np.int64], jammer_role: JammerRole) -> No
         raise ConfigError(f"lab '{lab.name}' has no jammer: add a radio with that role or set jammer.role = 'none'")
 
 
-def _blocks(samples: NDArray[np.complex64], size: int) -> NDArray[np.complex64]:
-    return samples[: samples.size // size * size].reshape(-1, size)
-
-
-def _block_power(samples: NDArray[np.complex64], size: int = 64) -> NDArray[np.float32]:
-    """Mean |x|^2 of consecutive blocks."""
-    return np.asarray(np.mean(np.abs(_blocks(samples, size)) ** 2, axis=1), dtype=np.float32)
+def _power_density(samples: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.float64]:
+    """Welch's estimate per FFT bin (fft_size,), in FFT order: power per Hz, full scale 1."""
+    size = numerology.fft_size
+    _, density = welch(samples, numerology.sample_rate_hz, nperseg=size, detrend=False, return_onesided=False)
+    return np.asarray(density, dtype=np.float64)

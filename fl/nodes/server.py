@@ -1,13 +1,14 @@
 """The parameter server's radio: measures noise and channels, receives the sum."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.noise import NoiseMeasurement, SigmaBound, measure_noise, sigma_lower_bound
-from fl.nodes.air import AirFormat
-from fl.nodes.messages import ChannelState
+from fl.nodes.air import SLOTS_PER_GROUP, AirFormat
+from fl.nodes.messages import ChannelState, Sound
 from hardware.errors import CaptureError
 from hardware.radio import Radio
 from hardware.samples import Capture
@@ -17,15 +18,21 @@ from phy.impairments import rotate
 from phy.modem import demodulate
 from phy.sync import detect
 
+POWER_BLOCK = 64
+
 
 @dataclass(frozen=True)
 class Soundings:
-    """What a sounding phase showed. noise: in silence. sigma: its lower bound. states: one per transmitter."""
+    """What a sounding phase showed. noise: in silence. sigma: its lower bound. states: one per transmitter.
+
+    power: mean |x|^2 of consecutive blocks of POWER_BLOCK samples; starts: the first sample of each piece it is made
+    of.
+    """
 
     noise: NoiseMeasurement
     sigma: SigmaBound
     states: tuple[ChannelState, ...]
-    capture: Capture
+    power: NDArray[np.float32]
 
 
 @dataclass
@@ -37,48 +44,88 @@ class ServerNode:
     shared_clock: bool
     names: tuple[str, ...]
 
-    def listen(self, start_sample: int, transmitters: int) -> Soundings:
-        """Receive the sounding phase that begins at `start_sample`, and estimate everything in it."""
+    def sound(self, start_sample: int, send: Callable[[int, Sound], object]) -> Soundings:
+        """Measure the silence from `start_sample` on, then make each transmitter sound by `send(slot, order)`."""
         air = self.air
-        count = air.sounding_phase_samples(transmitters)
-        capture = self.radio.receive(count, start_sample).checked(count)
-        silence = capture.samples[: air.quiet_samples]
+        silence = self.radio.receive(air.quiet_samples, start_sample).checked(air.quiet_samples).samples
         noise = measure_noise(silence, air.numerology, confidence=2 * air.confidence - 1)
-        states = tuple(self._state(capture, slot) for slot in range(transmitters))
-        return Soundings(noise, sigma_lower_bound(noise), states, capture)
+        states: list[ChannelState] = []
+        power = np.full(air.sounding_phase_samples(len(self.names)) // POWER_BLOCK, np.nan, np.float32)
+        power[: silence.size // POWER_BLOCK] = block_power(silence)
+        for first in range(0, len(self.names), SLOTS_PER_GROUP):
+            slots = range(first, min(first + SLOTS_PER_GROUP, len(self.names)))
+            for slot in slots:
+                send(slot, Sound(start_sample + air.slot_start(slot)))
+            # From half a gap before the first slot on: a free-running counter may be early.
+            begin = start_sample + air.slot_start(first) - self._margin
+            capture = self.radio.receive(len(slots) * air.slot_samples, begin)
+            states += self._states(capture.checked(), slots)
+            heard, place = block_power(capture.samples), (begin - start_sample) // POWER_BLOCK
+            power[place : place + heard.size] = heard[: power.size - place]
+        for slot, state in enumerate(states):
+            self._require_heard(slot, state)
+        return Soundings(noise, sigma_lower_bound(noise), tuple(states), power)
 
-    def _state(self, capture: Capture, slot: int) -> ChannelState:
-        air, frame = self.air, self.air.sounding
-        begin = air.quiet_samples + slot * air.slot_samples
-        # Half of the gap belongs to each side: a free-running counter may be early or late.
-        margin = air.gap_samples // 2
-        window = capture.samples[begin - margin : begin + frame.length + margin]
-        found = detect(window, air.numerology)
-        if found is None:
-            raise CaptureError(
-                f"the sounding of '{self.names[slot]}' was not found: is it on, in range and not saturated?"
+    @property
+    def _margin(self) -> int:
+        return self.air.gap_samples // 2
+
+    def _states(self, capture: Capture, slots: range) -> list[ChannelState]:
+        air = self.air
+        symbols, offsets, frequencies = self._symbols(capture, slots)
+        pilots = sounding_cells(air.numerology, air.sounding_symbols)
+        estimate = estimate_channel(self._cells(symbols), pilots, air.numerology)
+        middle = self._margin + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
+        return [
+            ChannelState(
+                channel=estimate.channel[place],
+                channel_var=estimate.channel_var[place],
+                cfo_cycles_per_sample=frequencies[place][0],
+                cfo_std_cycles_per_sample=frequencies[place][1],
+                reference_sample=capture.start_sample + place * air.slot_samples + middle + offsets[place],
+                offset_samples=offsets[place],
             )
-        offset = 0 if self.shared_clock else found.start_sample - margin
-        symbols = window[margin + offset :][frame.sounding_slice]
-        pilots = sounding_cells(air.numerology, frame.symbols)
-        start = begin + offset + frame.sounding_slice.start
-        cfo, cfo_std = 0.0, 0.0
-        if not self.shared_clock:
-            cfo = found.cfo_cycles_per_sample
-            fine = residual_cfo(self._cells(rotate(symbols, -cfo, 0)), pilots, air.numerology)
-            cfo, cfo_std = cfo + float(fine.cfo_cycles_per_sample), float(fine.std_cycles_per_sample)
-        # Rotated about its middle, where phase and frequency errors are independent.
-        middle = symbols.size // 2
-        cells = self._cells(rotate(symbols, -cfo, -middle))
-        estimate = estimate_channel(cells, pilots, air.numerology)
-        return ChannelState(
-            channel=estimate.channel,
-            channel_var=estimate.channel_var,
-            cfo_cycles_per_sample=cfo,
-            cfo_std_cycles_per_sample=cfo_std,
-            reference_sample=capture.start_sample + start + middle,
-            offset_samples=offset,
+            for place in range(len(slots))
+        ]
+
+    def _require_heard(self, slot: int, state: ChannelState) -> None:
+        """A transmitter that does not stand out of the noise by 10 dB after averaging was not heard."""
+        if float(np.mean(np.abs(state.channel) ** 2)) < 10.0 * float(np.mean(state.channel_var)):
+            raise self._not_found(slot)
+
+    def _not_found(self, slot: int) -> CaptureError:
+        return CaptureError(
+            f"the sounding of '{self.names[slot]}' was not found: is it on, in range and not saturated?"
         )
+
+    def _symbols(
+        self, capture: Capture, slots: range
+    ) -> tuple[NDArray[np.complex64], list[int], list[tuple[float, float]]]:
+        """Sounding symbols (slots, samples) without frequency offset, by how much each is late, and (offset, std).
+
+        With a shared clock all slots are where they should be, and one view of the capture holds them all. Otherwise
+        each is looked for, and its frequency offset removed about its middle, where phase and frequency errors are
+        independent.
+        """
+        rows = capture.samples.reshape(len(slots), self.air.slot_samples)
+        if self.shared_clock:
+            symbols = rows[:, self._margin :][:, self.air.sounding.sounding_slice]
+            return symbols, [0] * len(slots), [(0.0, 0.0)] * len(slots)
+        found = [self._find(row, slot) for row, slot in zip(rows, slots, strict=True)]
+        return np.stack([f[0] for f in found]), [f[1] for f in found], [f[2] for f in found]
+
+    def _find(self, row: NDArray[np.complex64], slot: int) -> tuple[NDArray[np.complex64], int, tuple[float, float]]:
+        air, frame = self.air, self.air.sounding
+        detection = detect(row, air.numerology)
+        if detection is None or detection.start_sample > 2 * self._margin:
+            raise self._not_found(slot)
+        symbols = row[detection.start_sample :][frame.sounding_slice]
+        pilots = sounding_cells(air.numerology, frame.symbols)
+        coarse = detection.cfo_cycles_per_sample
+        fine = residual_cfo(self._cells(rotate(symbols, -coarse, 0)), pilots, air.numerology)
+        cfo = coarse + float(fine.cfo_cycles_per_sample)
+        straight = rotate(symbols, -cfo, -(symbols.size // 2))
+        return straight, detection.start_sample - self._margin, (cfo, float(fine.std_cycles_per_sample))
 
     def _cells(self, samples: NDArray[np.complex64]) -> NDArray[np.complex64]:
         return demodulate(np.ascontiguousarray(samples), self.air.numerology, self.air.window_start)
@@ -88,3 +135,9 @@ class ServerNode:
         frame = self.air.payload
         capture = self.radio.receive(frame.length, start_sample).checked(frame.length)
         return self._cells(capture.samples[frame.payload_slice]), capture
+
+
+def block_power(samples: NDArray[np.complex64]) -> NDArray[np.float32]:
+    """Mean |x|^2 of whole consecutive blocks of POWER_BLOCK samples."""
+    blocks = samples[: samples.size // POWER_BLOCK * POWER_BLOCK].reshape(-1, POWER_BLOCK)
+    return np.asarray(np.einsum("bn,bn->b", blocks, blocks.conj()).real / POWER_BLOCK, dtype=np.float32)

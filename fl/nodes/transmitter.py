@@ -13,12 +13,28 @@ from phy.frame import SoundingFrame, sounding_samples
 from phy.impairments import rotate
 from phy.modem import modulate
 
-SMALLEST_CHANNEL = 1e-12
-
 
 @lru_cache(maxsize=4)
 def _sounding(frame: SoundingFrame) -> NDArray[np.complex64]:
     return sounding_samples(frame)
+
+
+@dataclass
+class Workspace:
+    """Arrays that are used again from burst to burst: fresh ones of this size cost more than the transforms.
+
+    Transmitters in one process may share one, because a burst is passed on before the next is made.
+    """
+
+    cells: NDArray[np.complex64]
+    samples: NDArray[np.complex64]
+
+    @classmethod
+    def of(cls, air: AirFormat) -> "Workspace":
+        """For payloads of this format."""
+        symbols, numerology = air.grid.symbols, air.numerology
+        cells = np.empty((symbols, numerology.data_subcarriers), np.complex64)
+        return cls(cells, np.empty(symbols * numerology.symbol_samples, np.complex64))
 
 
 @dataclass
@@ -27,6 +43,7 @@ class Transmitter:
 
     radio: Radio
     air: AirFormat
+    workspace: Workspace
     offset_samples: int = 0
 
     def sound(self, order: Sound) -> Sent:
@@ -39,9 +56,10 @@ class Transmitter:
         """Take over the counter's offset that the sounding showed."""
         self.offset_samples -= state.offset_samples
 
-    def send(self, cells: NDArray[np.complex64], state: ChannelState, start_sample: int) -> Sent:
-        """Send payload cells (symbols, U), already divided by the channel, against the frequency offset's turn since
-        sounding.
+    def send(
+        self, cells: NDArray[np.complex64], gains: NDArray[np.complex64], state: ChannelState, start_sample: int
+    ) -> Sent:
+        """Send payload cells (symbols, U) times `gains` (U,), against the frequency offset's turn since the sounding.
 
         A clock that is fast by f/f_carrier also drifts in time: at 1 ppm a sample in a million, which is a phase slope
         over the subcarriers and is undone too, from the same measurement.
@@ -53,10 +71,9 @@ class Transmitter:
             middles = start_sample + (np.arange(len(cells)) + 0.5) * numerology.symbol_samples
             drift_samples = ppm * (middles - state.reference_sample)
             # A fast clock sends later symbols early: delay them by the drift.
-            cells = cells * np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies).astype(
-                np.complex64
-            )
-        samples = modulate(cells, numerology)
+            slopes = np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies)
+            gains = (gains * slopes).astype(np.complex64)
+        samples = modulate(cells, numerology, out=self.workspace.samples, gains=gains)
         samples = rotate(samples, -cfo, start_sample - state.reference_sample)
         report = self.radio.transmit(samples, start_sample + self.offset_samples, allow_clipping=True)
         excess = 0.0
@@ -66,25 +83,12 @@ class Transmitter:
         return Sent(samples.size, report.clipped_samples, excess)
 
 
-def inverse_channel(state: ChannelState) -> NDArray[np.complex128]:
-    """1/H (U,), with magnitudes below what any radio resolves held back from infinity."""
-    channel = state.channel.astype(np.complex128)
-    magnitude = np.maximum(np.abs(channel), SMALLEST_CHANNEL)
-    return np.asarray(channel.conj() / magnitude**2)
-
-
-def weakest_gain(state: ChannelState) -> float:
-    """min_k |H[k]|: the gain that decides on the power of channel inversion."""
-    return float(1.0 / np.abs(inverse_channel(state)).max())
-
-
 def relative_gain_upper(state: ChannelState, air: AirFormat) -> float:
     """max_k |H|/|H^| at the agreed confidence: |H[k]| <= |H^[k]| + q std[k] for all used k at once."""
-    relative = np.sqrt(state.channel_var) * np.abs(inverse_channel(state))
-    return float((1.0 + air.error_quantile() * relative).max())
+    return float(1.0 + air.error_quantile() * state.relative_std.max())
 
 
 def gain_lower(state: ChannelState, air: AirFormat) -> float:
     """Lower bound on |H[k]| for all used k at the agreed confidence; 0 where it cannot be told from noise."""
-    magnitude = 1.0 / np.abs(inverse_channel(state))
-    return max(0.0, float((magnitude - air.error_quantile() * np.sqrt(state.channel_var)).min()))
+    magnitude = 1.0 / np.abs(state.inverse)
+    return max(0.0, float((magnitude * (1.0 - air.error_quantile() * state.relative_std)).min()))

@@ -221,6 +221,11 @@ class Ledger:
             )
         if authorised_seq in self._accounted:
             raise LedgerError(f"row {authorised_seq} is accounted for already: a second account would hide the first")
+        planned = self.mechanisms[authorised_seq]
+        if (mechanism.uplink, len(mechanism.received_gains)) != (planned.uplink, len(planned.received_gains)):
+            raise LedgerError(
+                f"row {authorised_seq} authorised uplink {planned.uplink}: another one cannot account for it"
+            )
         self._append("account", {"authorised_seq": authorised_seq, "mechanism": mechanism.to_json()})
         self._accounted.add(authorised_seq)
         self.mechanisms[authorised_seq] = mechanism

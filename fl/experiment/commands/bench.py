@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Measure and print."""
-    from fl.experiment.bench import BENCHMARKS
+    from fl.experiment.bench import BENCHMARKS, Measurement
 
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -47,4 +47,6 @@ def call(options: argparse.Namespace) -> int:
         RESULTS.print(
             f"{name}: {row['workload']}; reference: {row['reference']}; {row['repeats']} pairs", soft_wrap=True
         )
+        facts = {key: value for key, value in row.items() if key not in Measurement.__dataclass_fields__}
+        RESULTS.print("  " + ", ".join(f"{key} {value:g}" for key, value in facts.items()), soft_wrap=True)
     return 0
