@@ -185,6 +185,7 @@ def make_radio_uplink(
         coordinates=coordinates,
         sounding_symbols=settings.sounding_symbols,
         quiet_samples=settings.quiet_samples,
+        guard_samples=16 * settings.fft_size,
         payload_rms=settings.payload_rms,
         confidence=settings.confidence,
     )

@@ -17,6 +17,8 @@ COMMANDS = {
     "run": "run an experiment, or resume one",
     "account": "epsilon of M equal uplinks under every accountant",
     "jammer": "how much noise a jammer must add",
+    "calibrate": "measure a lab's noise and links, or check a record of them",
+    "inspect": "pictures and numbers of one radio uplink",
     "ledger": "verify a run's privacy ledger and recompute epsilon",
     "bench": "measure speed against a reference in the same run",
     "configs": "list the configs that ship with airdp",

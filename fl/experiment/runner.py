@@ -4,12 +4,14 @@ Order within an uplink, and what a crash between two steps means:
 
     plan, budget, train and prepare   nothing has left: costs no privacy, done again
     ledger: authorise                 from here on the uplink's worst case is spent
-    exchange, server step, metrics
-    checkpoint                        from here on a resumed run goes on with the next uplink
+    exchange                          the air
     ledger: account                   the worst case becomes what was measured
+    server step, metrics
+    checkpoint                        from here on a resumed run goes on with the next uplink
 """
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -168,6 +170,13 @@ def _create(folder: RunFolder, config: RunConfig, parts: Parts) -> None:
         Ledger.create(scratch.ledger_path, header)
 
 
+def _json_ready(value: Any) -> Any:
+    """`value` with strings that `float` reads back for the numbers that JSON has not: inf, -inf, nan."""
+    if isinstance(value, dict):
+        return {key: _json_ready(part) for key, part in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class _Run:
     """One process's share of a run."""
 
@@ -284,6 +293,9 @@ class _Run:
         before = self.losses
         self.losses = before + self._losses(plan.mechanism)
         aggregate = self.uplink.exchange(plan, prepared)
+        # Measured noise may turn out below the plan's: on disk before anything else happens.
+        self.ledger.account(authorised, aggregate.mechanism)
+        self.losses = before + self._losses(aggregate.mechanism)
         model = self.parts.algorithm.step(state.model, aggregate.values, plan.uplink)
         if not np.isfinite(model).all():
             raise ModelError(
@@ -291,15 +303,11 @@ class _Run:
                 "check privacy.epsilon, privacy.clip_norm and power.alpha_u"
             )
         metrics = self._metrics(model, plan, prepared, aggregate, started)
-        self.folder.append_metrics(
-            {key: json_number(value) if isinstance(value, float) else value for key, value in asdict(metrics).items()}
-        )
+        self.folder.append_metrics(_json_ready(asdict(metrics)))
         if aggregate.snapshot:
             self.folder.save_snapshot(plan.uplink, aggregate.snapshot)
         after = Checkpoint(plan.uplink, model, self.ledger.head)
         self.folder.save_checkpoint(after)
-        self.ledger.account(authorised, aggregate.mechanism)
-        self.losses = before + self._losses(aggregate.mechanism)
         self.on_uplink(metrics)
         return after
 

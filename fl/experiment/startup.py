@@ -18,10 +18,10 @@ def check_one_place() -> Path:
     home = Path(__file__).resolve().parents[2]
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
-        place = Path(spec.origin).resolve().parents[1] if spec and spec.origin else None
-        if place != home:
+        found = Path(spec.origin).resolve() if spec and spec.origin else None
+        if found != home / name / "__init__.py":
             raise ShadowedPackageError(
-                f"package '{name}' comes from {place or 'a folder without __init__.py'}, not from {home} as airdp's: "
+                f"package '{name}' comes from {found or 'a folder without __init__.py'}, not from {home} as airdp's: "
                 "something else has that name; remove it from PYTHONPATH or the current folder, or use a fresh venv"
             )
     return home

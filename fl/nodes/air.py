@@ -4,12 +4,15 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from calibration.silence import MIN_BLOCKS
 from fl.errors import ConfigError
 from phy.frame import PayloadFrame, SoundingFrame
 from phy.grid import CoordinateGrid
 from phy.numerology import Numerology
 
 SLOTS_PER_GROUP = 16
+JAMMER_RMS = 0.2
+"""Largest rms of a jammer's samples: Gaussian ones of this rms are beyond full scale once in 7e10."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,20 @@ class AirFormat:
             )
         if not 0 < self.payload_rms <= 0.5:
             raise ConfigError(f"payload_rms is {self.payload_rms}: expected above 0 and at most 0.5 of full scale")
-        if not 0.5 <= self.confidence < 1:
-            raise ConfigError(f"confidence is {self.confidence}: expected 0.5 to below 1")
+        if not 0.5 < self.confidence < 1:
+            raise ConfigError(f"confidence is {self.confidence}: expected above 0.5 and below 1")
         if not 0 <= self.early_samples < self.numerology.cp_samples:
             raise ConfigError(f"early_samples is {self.early_samples}: expected less than the prefix")
+        least = MIN_BLOCKS * self.numerology.fft_size
+        for name, silent in (
+            ("quiet_samples", self.quiet_samples),
+            ("guard_samples", 2 * self.guard_samples - self.gap_samples),
+        ):
+            if silent < least:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}: too short to measure noise in, which takes {least} samples "
+                    f"for symbols of {self.numerology.fft_size}"
+                )
 
     @cached_property
     def grid(self) -> CoordinateGrid:
@@ -79,8 +92,9 @@ class AirFormat:
 
     @property
     def jamming_limit(self) -> float:
-        """Largest alpha_CJ: a cell of noise has energy 2 alpha_CJ^2, I and Q together."""
-        return self.payload_rms * math.sqrt(self.numerology.fft_size / (2 * self.numerology.data_subcarriers))
+        """Largest alpha_CJ: a cell of noise has energy 2 alpha_CJ^2, I and Q together. It keeps the noise unclipped."""
+        rms = min(self.payload_rms, JAMMER_RMS)
+        return rms * math.sqrt(self.numerology.fft_size / (2 * self.numerology.data_subcarriers))
 
     def slot_start(self, slot: int) -> int:
         """Where a slot's sounding starts, from the first quiet sample.

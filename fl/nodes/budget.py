@@ -40,7 +40,7 @@ def error_budget(
 
     thermal, jammer: d sigma^2/alpha_u^2. csi: sum (p_i/s_i)^2 ||u_i||^2 E|dH/H|^2. phase: the same with the phase's
         drift between sounding and payload. timing: the slope over the subcarriers that a clock's uncorrected drift
-        leaves. clipping: energy cut off at the transmitters, seen through channels that the client undoes.
+        leaves. clipping: energy cut off at the transmitters, as it arrives.
     quantisation: converters' steps. backoff: weight that power limits took. other: what remains of the measured error.
     """
     energy: float = max(float(np.vdot(exact, exact)), 1e-300)

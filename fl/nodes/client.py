@@ -26,8 +26,8 @@ class ClientNode:
     def decide(self, announcement: Announcement) -> Decision:
         """alpha_i[k] = alpha_u p_i / (H_i[k] tau s_i), with s_i for the subcarrier that needs the most power.
 
-        gain_upper is s_i^-1 max_k |H|/|H^| at the agreed confidence: |H| <= |H^| + q std for all k at once. The l2 norm
-        of what arrives is at most that factor times p_i alpha_u, whatever the update.
+        gain_upper is s_i^-1 max_k |H|/|H^| at the agreed confidence, for all k at once. The l2 norm of what arrives is
+        at most that factor times p_i alpha_u, whatever the update.
         """
         state = announcement.state
         self._announcement = announcement
@@ -82,7 +82,7 @@ class ClientNode:
         scale = announcement.alpha_u * self.weight / (self.clip_norm * self.backoff_for(update))
         cells = self.transmitter.air.grid.to_cells(update.values, out=self.transmitter.workspace.cells)
         gains = (scale * announcement.state.inverse).astype(np.complex64)
-        return self.transmitter.send(cells, gains, announcement.state, order.start_sample)
+        return self.transmitter.send(cells, gains, announcement.state, order.start_sample, allow_clipping=True)
 
     def energy_of(self, update: BoundedUpdate) -> float:
         """||x||^2 over the cells with which `transmit` would send this update."""

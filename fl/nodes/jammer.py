@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
 from fl.nodes.messages import JammingDecision, JammingOrder, Sent, Transmit
-from fl.nodes.transmitter import Transmitter, gain_lower
+from fl.nodes.transmitter import Transmitter, gains_lower
 
 CellNoise = Callable[[int], NDArray[np.complex64]]
 """Number of cells to circular complex noise with unit variance on each of I and Q."""
@@ -36,23 +36,20 @@ class JammerNode:
     _amplitudes: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def decide(self, order: JammingOrder) -> JammingDecision:
-        """Amplitudes a[k] = r / (|H^[k]| - q std[k]), so that r arrives everywhere at the agreed confidence."""
-        state = order.state
-        air = self.transmitter.air
-        weakest = gain_lower(state, air)
-        if weakest <= 0.0:
+        """Amplitudes a[k] = r / (lower bound on |H[k]|), so that r arrives everywhere at the agreed confidence."""
+        lower = gains_lower(order.state, self.transmitter.air)
+        if not lower.min() > 0.0:
             raise PrivacyError("the jammer's channel cannot be told from noise: it is needed, so no client may send")
-        lower = (1.0 - air.error_quantile() * state.relative_std) / np.abs(state.inverse)
         self._order = order
         self._amplitudes = order.received_std_real / lower
-        return JammingDecision(alpha=float(self._amplitudes.max()), gain_lower=weakest)
+        return JammingDecision(alpha=float(self._amplitudes.max()), gain_lower=float(lower.min()))
 
     def transmit(self, order: Transmit) -> Sent:
-        """Send fresh noise, once."""
+        """Send fresh noise, once. Noise that would clip is not sent: it would be less than what was promised."""
         if self._order is None:
             raise PrivacyError("the jammer is told to transmit without an order")
         jamming, self._order = self._order, None
         air = self.transmitter.air
         cells = self.noise(air.grid.cells).reshape(air.grid.symbols, -1)
         gains = self._amplitudes.astype(np.complex64)
-        return self.transmitter.send(cells, gains, jamming.state, order.start_sample)
+        return self.transmitter.send(cells, gains, jamming.state, order.start_sample, allow_clipping=False)

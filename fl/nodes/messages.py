@@ -38,7 +38,7 @@ class ChannelState:
     def inverse(self) -> NDArray[np.complex128]:
         """1/H (U,), with magnitudes below what any radio resolves held back from infinity."""
         channel = self.channel.astype(np.complex128)
-        return np.asarray(channel.conj() / np.maximum(np.abs(channel), SMALLEST_CHANNEL) ** 2)
+        return np.asarray(1.0 / np.where(np.abs(channel) < SMALLEST_CHANNEL, SMALLEST_CHANNEL, channel))
 
     @cached_property
     def relative_std(self) -> NDArray[np.float64]:
@@ -102,7 +102,7 @@ class Transmit:
 
 @dataclass(frozen=True)
 class Sent:
-    """Transmitter to server: what left. clipped_energy: energy that clipping took away, full scale being 1."""
+    """Transmitter to server: what left. clipped_energy: of what clipping took away, as it arrives in the cells."""
 
     samples: int
     clipped_samples: int

@@ -16,7 +16,7 @@ from fl.nodes.client import ClientNode
 from fl.nodes.jammer import CellNoise, JammerNode, system_noise
 from fl.nodes.messages import Announcement, Decision, JammingOrder, Transmit
 from fl.nodes.server import POWER_BLOCK, ServerNode, Soundings, block_power
-from fl.nodes.transmitter import Transmitter, Workspace, gain_lower, relative_gain_upper
+from fl.nodes.transmitter import Transmitter, Workspace, gains_lower, relative_gain_upper
 from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.streams import Stream
@@ -64,8 +64,9 @@ class RadioPower:
 
 @dataclass
 class _Round:
-    """State between plan and exchange."""
+    """State between plan and exchange. mechanism: of the plan that it belongs to."""
 
+    mechanism: RoundMechanism
     soundings: Soundings
     decisions: tuple[Decision, ...]
     payload_start: int
@@ -96,11 +97,8 @@ class RadioUplink:
         self.weights = sizes / sizes.sum()
         workspace = Workspace.of(air)
         self._transmitters = [Transmitter(radio, air, workspace) for radio in lab.clients]
-        self._own_jammer = (
-            None
-            if lab.jammer is None or power.jammer_role is JammerRole.NONE
-            else Transmitter(lab.jammer, air, workspace)
-        )
+        own = power.jammer_role in (JammerRole.DEDICATED, JammerRole.EXTERNAL)
+        self._own_jammer = Transmitter(lab.jammer, air, workspace) if own and lab.jammer is not None else None
         self.clients = tuple(
             ClientNode(transmitter, float(weight), clip_norm, power.backoff)
             for transmitter, weight in zip(self._transmitters, self.weights, strict=True)
@@ -116,6 +114,7 @@ class RadioUplink:
     def plan(self, uplink: int) -> UplinkPlan:
         """SOUND and PLAN; a failure in them is tried again with a new sounding, and costs no privacy."""
         last: AirdpError | None = None
+        self._round = None
         for attempt in range(self.power.attempts):
             try:
                 return self._plan(uplink, attempt)
@@ -129,7 +128,7 @@ class RadioUplink:
         soundings = self._sound(start)
         payload_start = start + self.air.sounding_phase_samples(len(self._all)) + self.air.turnaround_samples
         silent = (uplink - 1) % len(self.sizes) if self.power.jammer_role is JammerRole.ROTATING else None
-        alpha_u, jammer, node = self._choose_noise(uplink, soundings, silent)
+        alpha_u, jammer, node = self._choose_noise(_block(uplink, attempt), soundings, silent)
         silent = silent if jammer.needed else None
         announce_samples = self.air.payload.length
         decisions = tuple(
@@ -137,8 +136,9 @@ class RadioUplink:
             for client, state in zip(self.clients, soundings.states, strict=False)
         )
         self._gate(decisions, silent)
-        self._round = _Round(soundings, decisions, payload_start, node if jammer.needed else None)
-        return self._public_plan(uplink, attempt, alpha_u, jammer, silent, soundings, decisions)
+        plan = self._public_plan(uplink, attempt, alpha_u, jammer, silent, soundings, decisions)
+        self._round = _Round(plan.mechanism, soundings, decisions, payload_start, node if jammer.needed else None)
+        return plan
 
     def _begin(self, uplink: int, attempt: int) -> int:
         """Where it starts. In simulated air each uplink and attempt has its own time and fading, however reached."""
@@ -147,10 +147,14 @@ class RadioUplink:
         medium = self.lab.medium
         if medium is None:
             return self.lab.start_sample(margin)
-        self.lab.new_block(uplink * MOST_ATTEMPTS + attempt)
+        self.lab.new_block(_block(uplink, attempt))
         whole = phase + 2 * margin + self.air.payload.length
         start = (uplink * self.power.attempts + attempt) * whole
         medium.advance(self.lab.ps.name, start - margin)
+        if not self.server.shared_clock:
+            # As the counters are now, not as earlier soundings left it: a run that goes on later has not heard them.
+            for transmitter in self._all:
+                transmitter.offset_samples = transmitter.radio.now() - self.lab.ps.now()
         return start
 
     def _sound(self, start: int) -> Soundings:
@@ -161,7 +165,7 @@ class RadioUplink:
         return soundings
 
     def _choose_noise(
-        self, uplink: int, soundings: Soundings, silent: int | None
+        self, block: int, soundings: Soundings, silent: int | None
     ) -> tuple[float, JammerPlan, JammerNode | None]:
         """alpha_u and the jammer, sized so that the *measured* worst case meets the target.
 
@@ -170,19 +174,20 @@ class RadioUplink:
         """
         margin = 1.0
         for _ in range(_SIZING_PASSES):
-            alpha_u, jammer, node = self._size_noise(uplink, soundings, silent, margin)
+            alpha_u, jammer, node = self._size_noise(block, soundings, silent, margin)
             margin = max(1.0, *self._gain_bounds(soundings, alpha_u))
         return alpha_u, jammer, node
 
     def _gain_bounds(self, soundings: Soundings, alpha_u: float) -> list[float]:
-        limit = math.sqrt(self.air.energy_limit)
+        # With `actual` back-off none may be claimed.
+        limit = math.inf if self.power.backoff is Backoff.ACTUAL else math.sqrt(self.air.energy_limit)
         return [
             relative_gain_upper(state, self.air) / max(1.0, alpha_u * weight / (state.weakest_gain * limit))
             for state, weight in zip(soundings.states, self.weights, strict=False)
         ]
 
     def _size_noise(
-        self, uplink: int, soundings: Soundings, silent: int | None, margin: float
+        self, block: int, soundings: Soundings, silent: int | None, margin: float
     ) -> tuple[float, JammerPlan, JammerNode | None]:
         noise_std = soundings.sigma.noise_std_real
         alpha_u = self._alpha_u(soundings, noise_std, margin)
@@ -193,20 +198,21 @@ class RadioUplink:
             raise PrivacyError("a jammer is needed and the lab has none: no client may send")
         state = soundings.states[silent if silent is not None else -1]
         needed = {"sigma_required": margin * self.power.jammer_sigma, "noise_std_real": noise_std}
-        reach = {"gain": gain_lower(state, self.air), "amplitude_limit": self.air.jamming_limit}
+        reach = {"gain": float(gains_lower(state, self.air).min()), "amplitude_limit": self.air.jamming_limit}
         alpha_u = reachable_alpha_u(alpha_u, **needed, **reach)
         jammer = size_jammer(
             alpha_u=alpha_u, factor=self.power.factor, factor_on=self.power.factor_on, **needed, **reach
         )
-        node = JammerNode(transmitter, self._noise_source(uplink))
+        node = JammerNode(transmitter, self._noise_source(block))
         if jammer.needed:
             node.decide(JammingOrder(jammer.alpha * jammer.gain, state))
         return alpha_u, jammer, node
 
-    def _noise_source(self, uplink: int) -> CellNoise:
+    def _noise_source(self, block: int) -> CellNoise:
+        """New noise for every attempt: of the same noise sent twice, the difference of two uplinks would be free."""
         if self.lab.medium is None:
             return system_noise
-        return lambda cells: circular_noise(cells, 1.0, self.streams(Stream.JAMMER, uplink))
+        return lambda cells: circular_noise(cells, 1.0, self.streams(Stream.JAMMER, block))
 
     def _alpha_u(self, soundings: Soundings, noise_std: float, margin: float) -> float:
         if self.power.alpha_u is None:
@@ -221,7 +227,7 @@ class RadioUplink:
         senders = [client for client in range(len(decisions)) if client != silent]
         worst = max(senders, key=lambda client: decisions[client].phase_error_rad)
         error = decisions[worst].phase_error_rad
-        if error > self.power.max_phase_error_rad:
+        if not error <= self.power.max_phase_error_rad:
             raise CoherenceError(
                 f"'{self.server.names[worst]}' would be off by {error:.3g} rad rms at the payload's end, "
                 f"more than radio.max_phase_error_rad = {self.power.max_phase_error_rad:g}: share a reference clock, "
@@ -262,7 +268,7 @@ class RadioUplink:
 
     def prepare(self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Prepared:
         """Hand each client its update. `cells` of the result is the exact weighted sum, to compare with."""
-        current = self._current()
+        current = self._current(plan)
         current.updates = dict(self._checked(plan, updates))
         backoffs, energy = np.full(len(self.sizes), math.inf), np.zeros(len(self.sizes))
         exact = np.zeros(self.air.coordinates, np.float32)
@@ -285,7 +291,7 @@ class RadioUplink:
 
     def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
         """TRANSMIT, RECEIVE, ACCOUNT, and a comparison with the exact weighted sum."""
-        current = self._current()
+        current = self._current(plan)
         cells, capture, contributions = self._exchange(plan, current.updates.items())
         received = self.air.grid.to_coordinates(cells)
         exact = as_coordinates(prepared.cells, prepared.coordinates)
@@ -294,7 +300,7 @@ class RadioUplink:
             alpha_u=plan.alpha_u,
             noise_var_real=current.soundings.noise.noise_var_real,
             jamming_var_real=(plan.jammer.alpha * plan.jammer.gain) ** 2,
-            converter_var_real=self._converter_var_real(current),
+            converter_var_real=self._converter_var_real(plan, current),
             exact=exact,
             received=received,
             backoff_bias=current.bias,
@@ -303,7 +309,7 @@ class RadioUplink:
         scale = self.clip_norm if self.power.rescale is Rescale.RESCALED else 1.0
         return Aggregate(
             values=received * np.float32(scale),
-            mechanism=self._accounted(plan.mechanism, capture.samples),
+            mechanism=self._accounted(current, capture.samples),
             signal_norm=float(np.linalg.norm(exact)) * scale,
             noise_norm=float(np.linalg.norm(received - exact)) * scale,
             diagnostics=diagnostics,
@@ -317,14 +323,15 @@ class RadioUplink:
 
         Memory does not grow with the number of clients.
         """
+        current = self._current(plan)
         cells, capture, _ = self._exchange(plan, updates)
-        return self.air.grid.to_coordinates(cells), self._accounted(plan.mechanism, capture.samples)
+        return self.air.grid.to_coordinates(cells), self._accounted(current, capture.samples)
 
     def _exchange(
         self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]
     ) -> tuple[NDArray[np.complex64], Capture, list[Contribution]]:
         """The sum's cells divided by alpha_u, the frame that they are of, and what each client brought."""
-        current = self._current()
+        current = self._current(plan)
         self._round = None
         order = Transmit(current.payload_start + self.air.guard_samples)
         if current.jammer is not None:
@@ -344,32 +351,43 @@ class RadioUplink:
             sent=node.transmit(update, order),
         )
 
-    def _accounted(self, mechanism: RoundMechanism, samples: NDArray[np.complex64]) -> RoundMechanism:
+    def _accounted(self, current: _Round, samples: NDArray[np.complex64]) -> RoundMechanism:
         """The worst case, lowered where the guards around the payload show less noise than the silence before the
-        soundings.
+        soundings, both over all subcarriers: the guards are too short for each alone.
 
-        Only downwards: the guards are short, and noise that rose in between protects no more than was promised.
+        Only downwards: noise that rose in between protects no more than was promised.
         """
+        mechanism, before = current.mechanism, current.soundings.noise
         frame, delay = self.air.payload, self.air.gap_samples
         leading = samples[frame.leading_quiet_slice]
         trailing = samples[frame.trailing_quiet_slice][delay:]
         guards = measure_noise(
             np.concatenate([leading, trailing]), self.air.numerology, confidence=2 * self.air.confidence - 1
         )
-        if guards.ci[1] >= mechanism.noise_std_real**2:
+        if guards.ci[1] >= before.ci[0]:
             return mechanism
-        noise_std = math.sqrt(guards.pooled_lower)
+        noise_std = mechanism.noise_std_real * math.sqrt(guards.pooled_lower / before.noise_var_real)
         sigma = math.hypot(mechanism.jammer_gain * mechanism.alpha_cj, noise_std) / mechanism.alpha_u
         return replace(mechanism, sigma=sigma, noise_std_real=noise_std)
 
-    def _converter_var_real(self, current: _Round) -> float:
+    def _converter_var_real(self, plan: UplinkPlan, current: _Round) -> float:
         """Step^2/12 per axis of each sender's converter, through its channel. The receiver's own is in the silence."""
-        bits = None if self.lab.medium is None else self.lab.lab.medium.dac_bits
-        if bits is None:
+        if self.lab.medium is None:
             return 0.0
-        step = 2.0 ** (1 - bits)
-        gains = sum(float(np.mean(np.abs(state.channel) ** 2)) for state in current.soundings.states)
-        return step**2 / 12.0 * gains
+        sending = [*plan.senders]
+        if plan.jammer.needed:
+            sending.append(len(self.sizes) if plan.silent is None else plan.silent)
+        total = 0.0
+        for place in sending:
+            bits = self._dac_bits(self._all[place].radio.name)
+            step = 0.0 if bits is None else 1.0 / (2.0 ** (bits - 1) - 1.0)
+            total += step**2 / 12.0 * float(np.mean(np.abs(current.soundings.states[place].channel) ** 2))
+        return total
+
+    def _dac_bits(self, name: str) -> int | None:
+        medium = self.lab.lab.medium
+        own = medium.radio.get(name)
+        return medium.dac_bits if own is None or "dac_bits" not in own.model_fields_set else own.dac_bits
 
     def _snapshot(
         self, current: _Round, payload: NDArray[np.complex64], cells: NDArray[np.complex64]
@@ -408,10 +426,15 @@ class RadioUplink:
             **{name: np.array(value) for name, value in layout.items()},
         }
 
-    def _current(self) -> _Round:
-        if self._round is None:
+    def _current(self, plan: UplinkPlan) -> _Round:
+        if self._round is None or self._round.mechanism != plan.mechanism:
             raise PrivacyError("an uplink is prepared and exchanged once, after it was planned")
         return self._round
+
+
+def _block(uplink: int, attempt: int) -> int:
+    """Number of a sounding: its fading, its place in simulated time and its jammer's noise are its own."""
+    return uplink * MOST_ATTEMPTS + attempt
 
 
 def check_lab(lab: Lab, sizes: NDArray[np.int64], jammer_role: JammerRole) -> None:

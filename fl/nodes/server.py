@@ -6,19 +6,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.noise import NoiseMeasurement, SigmaBound, measure_noise, sigma_lower_bound
+from calibration.diagnostics import diagnose_silence
+from calibration.noise import NoiseMeasurement, SigmaBound, noise_of, sigma_lower_bound
+from calibration.silence import observe_silence
 from fl.nodes.air import SLOTS_PER_GROUP, AirFormat
 from fl.nodes.messages import ChannelState, Sound
 from hardware.errors import CaptureError
 from hardware.radio import Radio
 from hardware.samples import Capture
-from phy.estimation import estimate_channel, residual_cfo
+from phy.estimation import ChannelEstimate, estimate_channel, residual_cfo
 from phy.frame import sounding_cells
 from phy.impairments import rotate
 from phy.modem import demodulate
 from phy.sync import detect
 
 POWER_BLOCK = 64
+LARGEST_MISFIT = 1e-5
+"""Part of a sounding's energy that a channel within the prefix may leave unexplained; -55 dB is the estimator's own."""
+NOISE_TEST_LEVEL = 1e-4
+"""Probability with which a sounding with good noise is refused, and repeated."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class ServerNode:
         """Measure the silence from `start_sample` on, then make each transmitter sound by `send(slot, order)`."""
         air = self.air
         silence = self.radio.receive(air.quiet_samples, start_sample).checked(air.quiet_samples).samples
-        noise = measure_noise(silence, air.numerology, confidence=2 * air.confidence - 1)
+        noise = self._noise(silence)
         states: list[ChannelState] = []
         power = np.full(air.sounding_phase_samples(len(self.names)) // POWER_BLOCK, np.nan, np.float32)
         power[: silence.size // POWER_BLOCK] = block_power(silence)
@@ -66,6 +72,14 @@ class ServerNode:
             self._require_heard(slot, state)
         return Soundings(noise, sigma_lower_bound(noise), tuple(states), power)
 
+    def _noise(self, samples: NDArray[np.complex64]) -> NoiseMeasurement:
+        """Noise of a silence on which its bound may rest; `CaptureError` where it is not Gaussian or not stationary."""
+        silence = observe_silence(samples, self.air.numerology)
+        diagnostics = diagnose_silence(silence, NOISE_TEST_LEVEL)
+        if not diagnostics.bound_holds:
+            raise CaptureError(f"the noise of '{self.radio.name}' cannot be relied on: {diagnostics.verdict}")
+        return noise_of(silence, 2 * self.air.confidence - 1)
+
     @property
     def _margin(self) -> int:
         return self.air.gap_samples // 2
@@ -74,7 +88,9 @@ class ServerNode:
         air = self.air
         symbols, offsets, frequencies = self._symbols(capture, slots)
         pilots = sounding_cells(air.numerology, air.sounding_symbols)
-        estimate = estimate_channel(self._cells(symbols), pilots, air.numerology)
+        cells = self._cells(symbols)
+        estimate = estimate_channel(cells, pilots, air.numerology)
+        self._require_fit(cells, pilots, estimate, slots)
         middle = self._margin + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
         return [
             ChannelState(
@@ -92,6 +108,25 @@ class ServerNode:
         """A transmitter that does not stand out of the noise by 10 dB after averaging was not heard."""
         if float(np.mean(np.abs(state.channel) ** 2)) < 10.0 * float(np.mean(state.channel_var)):
             raise self._not_found(slot)
+
+    def _require_fit(
+        self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64], estimate: ChannelEstimate, slots: range
+    ) -> None:
+        """Refuse soundings that no channel within the prefix can have made: neither coherence nor gain would be known.
+
+        What lies outside of the estimate's subspace is noise there, of U sigma^2/E - sum_k var[k] in the mean.
+        """
+        energy = float(np.mean(np.sum(np.abs(pilots) ** 2, axis=0)))
+        raw = np.einsum("...sk,sk->...k", cells, pilots.conj()) / np.float32(energy)
+        outside = np.sum(np.abs(raw - estimate.channel) ** 2, axis=-1)
+        noise = estimate.noise_var_complex * (raw.shape[-1] / energy) - estimate.channel_var.sum(axis=-1)
+        inside = np.sum(np.abs(estimate.channel) ** 2, axis=-1)
+        for slot, wrong in zip(slots, (outside > 4.0 * noise) & (outside > LARGEST_MISFIT * inside), strict=True):
+            if wrong:
+                raise CaptureError(
+                    f"the sounding of '{self.names[slot]}' is not that of a channel within the prefix: its paths or "
+                    f"its counter are more than {self.air.window_start} samples late, or its amplifier saturates"
+                )
 
     def _not_found(self, slot: int) -> CaptureError:
         return CaptureError(

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="shipped name or TOML file")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/NAME-TIME)")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a key, may be repeated")
+    parser.add_argument("--backend", metavar="NAME", help="run over radios, through this backend")
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run in --out; starts it where there is none"
     )
@@ -28,7 +29,10 @@ def call(options: argparse.Namespace) -> int:
 
     from fl.experiment.config import load_config
 
-    config = load_config(options.config, options.set)
+    overrides = list(options.set)
+    if options.backend:
+        overrides += ["uplink.kind='radio'", f"radio.backend='{options.backend}'"]
+    config = load_config(options.config, overrides)
     from fl.experiment import run
 
     columns = (
