@@ -133,7 +133,7 @@ def run_experiment(
     if fresh:
         _create(folder, config, parts)
     with locked(folder), parts.open_uplink() as uplink:
-        return _Run(folder, config, parts, uplink, on_uplink or (lambda metrics: None)).go()
+        return _Run(folder, config, parts, uplink, on_uplink or (lambda metrics: None), resumed=not fresh).go()
 
 
 def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
@@ -187,7 +187,10 @@ class _Run:
         parts: Parts,
         uplink: Uplink,
         on_uplink: Callable[[UplinkMetrics], None],
+        *,
+        resumed: bool,
     ) -> None:
+        self.resumed = resumed
         self.folder, self.config, self.parts, self.uplink, self.on_uplink = folder, config, parts, uplink, on_uplink
         self.workers = config.local.workers or cores()
         dataset = parts.dataset
@@ -228,7 +231,7 @@ class _Run:
             self._check_ledger(read_ledger(path))
             return ledger
         self._check_ledger(contents)
-        return Ledger.open(path)
+        return Ledger.open(path, resumed=self.resumed)
 
     def _check_ledger(self, contents: LedgerContents) -> None:
         if contents.header.config_sha256 != self.config.digest():

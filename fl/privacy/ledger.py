@@ -10,12 +10,13 @@ Rows, in the order in which a run writes them:
 
 A transmission cannot be called back, so an `authorise` row without an `account` row counts with its worst case, and an
 uplink that is sent again is charged again. Each row holds the hash of the row before it and its own: an edited,
-reordered or missing row is noticed. Rows cut off cleanly at the end cannot be noticed from the file alone; the run's
-checkpoint holds the last hash it saw for that.
+reordered or missing row is noticed. Rows cut off cleanly at the end cannot be noticed from the file alone: `.next`
+beside it and the run's checkpoint remember the last row they saw. The chain has no key: it shows damage and careless
+edits, not a forger's work.
 
 Durability: a row is first written, whole and fsynced, to `<ledger>.next`, then appended and fsynced. A crash in the
-middle of an append leaves a torn last line whose full text is in `.next`; `Ledger.open` finishes exactly that line and
-nothing else.
+middle of an append leaves a torn last line whose full text is in `.next`; `Ledger.open` finishes exactly that line. A
+row that was announced in `.next` and never appended is appended then, and so charged.
 """
 
 import hashlib
@@ -195,16 +196,20 @@ class Ledger:
         return ledger
 
     @classmethod
-    def open(cls, path: Path) -> "Ledger":
-        """Take up the ledger at `path` after verifying it, finishing a line that a crash has torn."""
-        content = _finish_torn_line(path, _read_bytes(path))
+    def open(cls, path: Path, *, resumed: bool = True) -> "Ledger":
+        """Take up the ledger at `path` after verifying it and finishing a row that a crash has torn or left out.
+
+        resumed: note in it that a run goes on.
+        """
+        content = _finish_pending(path, _read_bytes(path))
         rows = _verified_rows(path, content)
         contents = _interpret(path, rows)
         ledger = cls(path, rows)
         authorised = [row["seq"] for row in rows if row["kind"] == "authorise"]
         ledger.mechanisms = dict(zip(authorised, contents.mechanisms, strict=True))
         ledger._accounted = {row["authorised_seq"] for row in rows if row["kind"] == "account"}
-        ledger._append("resume", {"authorised": contents.authorised, "accounted": contents.accounted})
+        if resumed:
+            ledger._append("resume", {"authorised": contents.authorised, "accounted": contents.accounted})
         return ledger
 
     def authorise(self, mechanism: RoundMechanism) -> int:
@@ -256,17 +261,34 @@ class Ledger:
         return seq
 
 
-def _finish_torn_line(path: Path, content: bytes) -> bytes:
-    """Append the rest of a torn last line where `.next` has its full text; otherwise return `content` as it is."""
-    torn = content.rpartition(b"\n")[2]
+def _finish_pending(path: Path, content: bytes) -> bytes:
+    """Finish what `.next` announces: the rest of a torn last line, or a row that was announced and is not there.
+
+    The second is a crash before the append, or a ledger that was cut: charging it is right in both cases. Where `.next`
+    neither is the last row nor follows it, rows are missing: `LedgerError`. Nothing is written unless all of it
+        verifies.
+    """
     next_path = path.with_name(path.name + ".next")
-    if (content and not torn) or not next_path.exists():
+    if not next_path.exists():
         return content
-    whole = next_path.read_bytes()
-    if not (whole.endswith(b"\n") and whole.count(b"\n") == 1 and whole.startswith(torn)):
+    announced = next_path.read_bytes()
+    torn = content.rpartition(b"\n")[2]
+    if content.endswith(announced) and not torn:
         return content
-    missing = whole[len(torn) :]
-    # Verified as a whole before anything is written, so that a damaged ledger stays as it was found.
-    _verified_rows(path, content + missing)
+    if not (announced.endswith(b"\n") and announced.count(b"\n") == 1 and announced.startswith(torn)):
+        if torn or not content:
+            return content
+        _interpret(path, _verified_rows(path, content))
+        raise LedgerError(
+            f"ledger {path} and {next_path.name} beside it do not belong together: one of them was replaced"
+        )
+    missing = announced[len(torn) :]
+    try:
+        _verified_rows(path, content + missing)
+    except LedgerError as error:
+        if torn:
+            raise
+        _interpret(path, _verified_rows(path, content))
+        raise LedgerError(f"ledger {path} lacks rows that {next_path.name} beside it has seen: it was cut") from error
     append_durably(path, missing)
     return content + missing

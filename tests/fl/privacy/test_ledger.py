@@ -300,12 +300,11 @@ def test_a_row_torn_at_any_byte_is_finished(path: Path, kind: str) -> None:
                 read_ledger(path)
         assert snapshot(path.parent) == before, "reading changes nothing"
         taken_up = Ledger.open(path)
-        # Not one byte of the row was there: nothing was authorised, so nothing was sent.
-        begun = whole if cut > start or kind == "open" else whole[:start]
-        assert path.read_bytes().startswith(begun)
+        # Even where not one byte of the row was there: it may have been cut, and charging it does no harm.
+        assert path.read_bytes().startswith(whole)
         rows = rows_of(path.read_bytes())
         assert rows[-1]["kind"] == "resume"
-        assert len(rows) == len(rows_of(begun)) + 1
+        assert len(rows) == len(rows_of(whole)) + 1
         assert read_ledger(path).mechanisms == tuple(taken_up.mechanisms.values())
     assert read_ledger(path).mechanisms == {"open": (), "authorise": (PLANNED,), "account": (MEASURED,)}[kind]
 
@@ -351,11 +350,27 @@ def test_a_torn_row_does_not_hide_damage_before_it(path: Path, written: bytes) -
     refused_by_both(path)
 
 
-def test_a_row_that_was_planned_but_not_begun_is_not_taken_up(path: Path, written: bytes) -> None:
-    """`.next` is whole and the ledger ends before it: `authorise` had not returned, so nothing was sent."""
+def test_a_row_that_was_announced_and_is_missing_is_charged(path: Path, written: bytes) -> None:
+    """A crash before the append and a ledger that lost its last row look the same: the row counts."""
+    charged = read_ledger(path).mechanisms
     path.write_bytes(b"".join(written.splitlines(keepends=True)[:-1]))
     Ledger.open(path)
-    assert read_ledger(path).mechanisms == (MEASURED,)
+    assert path.read_bytes().startswith(written)
+    assert read_ledger(path).mechanisms == charged
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_a_ledger_that_was_cut_by_more_than_the_announced_row_is_refused(path: Path, written: bytes, lost: int) -> None:
+    path.write_bytes(b"".join(written.splitlines(keepends=True)[:-lost]))
+    before = snapshot(path.parent)
+    with pytest.raises(LedgerError, match="lacks rows"):
+        Ledger.open(path)
+    assert snapshot(path.parent) == before
+
+
+def test_a_fresh_ledger_is_opened_without_a_resume_row(path: Path, written: bytes) -> None:
+    Ledger.open(path, resumed=False)
+    assert path.read_bytes() == written
 
 
 def test_taking_up_appends_a_row_and_goes_on(path: Path, written: bytes) -> None:
@@ -460,8 +475,7 @@ def test_a_full_disk_stops_the_ledger_until_it_is_opened_again(
     assert tuple(ledger.mechanisms.values()) == (PLANNED,)
 
     Ledger.open(path)
-    charged = (PLANNED, replace(PLANNED, uplink=2)) if written_bytes else (PLANNED,)
-    assert read_ledger(path).mechanisms == charged
+    assert read_ledger(path).mechanisms == (PLANNED, replace(PLANNED, uplink=2))
 
 
 def test_a_disk_that_fails_before_the_row_is_begun_costs_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

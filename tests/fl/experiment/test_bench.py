@@ -1,0 +1,149 @@
+"""Benchmarks: what is compared with what, and what is reported. Times themselves are not tested."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from fl.experiment import bench
+from fl.experiment.bench import BENCHMARKS, LocalRound, Measurement, compare
+from fl.learning.data.partition import partition_by_class
+from fl.learning.model import build_mlp, flatten
+from fl.learning.workforce import cores
+from tests.conftest import Outcome
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Callable[[], None]]:
+    """`clock(seconds)` makes work that takes that long, on a clock that only such work moves."""
+    now = 0.0
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: now)
+
+    def work_of(*durations: float) -> Callable[[], None]:
+        remaining = itertools.cycle(durations)
+
+        def work() -> None:
+            nonlocal now
+            now += next(remaining)
+
+        return work
+
+    return work_of
+
+
+ABOUT = {"workload": "w", "reference": "r"}
+
+
+def test_a_ratio_is_ours_over_the_reference(clock: Callable[..., Callable[[], None]]) -> None:
+    measured = compare(clock(1.0), clock(4.0), 3, **ABOUT)
+    assert (measured.ours_s, measured.reference_s, measured.ratio, measured.repeats) == (1.0, 4.0, 0.25, 3)
+    assert (measured.ratio_min, measured.ratio_max) == (0.25, 0.25)
+
+
+def test_medians_and_spread_are_of_pairs_and_the_first_pair_is_warm_up(
+    clock: Callable[..., Callable[[], None]],
+) -> None:
+    ours, other = clock(100.0, 1.0, 2.0, 9.0), clock(1.0, 10.0, 10.0, 10.0)
+    measured = compare(ours, other, 3, **ABOUT)
+    assert measured.ours_s == 2.0
+    assert measured.ratio == pytest.approx(0.2)
+    assert (measured.ratio_min, measured.ratio_max) == (pytest.approx(0.1), pytest.approx(0.9))
+
+
+def test_the_two_alternate() -> None:
+    order: list[str] = []
+    compare(lambda: order.append("ours"), lambda: order.append("other"), 3, **ABOUT)
+    assert order == ["ours", "other"] * 4
+
+
+def test_an_error_in_the_work_comes_out() -> None:
+    def fail() -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        compare(fail, fail, 1, **ABOUT)
+
+
+def test_what_is_reported(clock: Callable[..., Callable[[], None]]) -> None:
+    said = compare(clock(1.0), clock(2.0), 2, **ABOUT, facts={"cores": 2}).to_json()
+    assert said == {
+        "workload": "w",
+        "reference": "r",
+        "cores": 2,
+        "repeats": 2,
+        "ours_s": 1.0,
+        "reference_s": 2.0,
+        "ratio": 0.5,
+        "ratio_min": 0.5,
+        "ratio_max": 0.5,
+    }
+
+
+def small_workload(mu: float = 0.0) -> LocalRound:
+    rng = np.random.default_rng(1)
+    x, y = rng.random((120, 30), dtype=np.float32), rng.integers(10, size=120)
+    model = build_mlp(30, 12, 10, seed=1)
+    parts = partition_by_class(y, 4, 5, 0.5, rng).clients
+    clients = tuple((torch.from_numpy(x[index]), torch.from_numpy(y[index])) for index in parts)
+    return LocalRound(clients=clients, start=flatten(model), model=model, data="small", epochs=2, mu=mu)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("mu", [0.0, 0.1])
+def test_both_sides_do_the_same_work(mu: float) -> None:
+    work = small_workload(mu)
+    ours, plain = work.ours(), work.plain()
+    assert len(ours) == len(plain) == 4
+    for a, b in zip(ours, plain, strict=True):
+        assert np.linalg.norm(a - b) <= 1e-4 * np.linalg.norm(b)
+        assert np.linalg.norm(b) > 0
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("name", ["local-round", "local-round-proximal"])
+def test_the_local_round_reports_its_keys(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    asked: list[float] = []
+
+    def workload(mu: float = 0.0) -> LocalRound:
+        asked.append(mu)
+        return small_workload(mu)
+
+    monkeypatch.setattr(LocalRound, "reference_workload", staticmethod(workload))
+    said = BENCHMARKS[name](2).to_json()
+    assert {"ratio", "ours_s", "reference_s", "reference", "workload", "repeats", "ratio_min", "ratio_max"} <= set(said)
+    assert said["repeats"] == 2
+    assert said["cores"] == cores()
+    assert 0 <= said["largest_relative_difference"] < 1e-3
+    assert said["ratio"] > 0
+    assert math.isfinite(said["ratio"])
+    assert asked == [0.1 if name.endswith("proximal") else 0.0]
+
+
+def test_the_command(command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Measurement("work", "plain", 1.0, 2.0, 0.5, 0.4, 0.6, 7)
+    asked: list[int] = []
+    monkeypatch.setattr(
+        bench, "BENCHMARKS", {"one": lambda repeats: asked.append(repeats) or made, "two": lambda _: made}
+    )
+    outcome = command("bench", "one", "--repeats", 7, "--json")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.json == {"one": made.to_json()}
+    assert asked == [7]
+    assert set(command("bench", "--json").json) == {"one", "two"}
+    text = command("bench", "two")
+    assert (text.code, text.err) == (0, "")
+    for part in ("two", "0.500", "0.400 - 0.600", "plain"):
+        assert part in text.out
+
+
+def test_the_shipped_workload_is_the_issues() -> None:
+    """K = 50, 10,000 images, 20 epochs, the 784-196-10 MLP."""
+    work = LocalRound.reference_workload()
+    assert len(work.clients) == 50
+    assert sum(len(y) for _, y in work.clients) == 10_000
+    assert (work.epochs, work.start.size) == (20, 155_830)
+    assert {x.shape[1] for x, _ in work.clients} == {784}
+    assert all(len(torch.unique(y)) == 5 for _, y in work.clients)

@@ -1,0 +1,68 @@
+"""Generic package names can be shadowed: a stranger's `phy` is named in one line, before anything fails inside."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from fl.experiment import startup
+from fl.experiment.startup import PACKAGES, ShadowedPackageError, check_one_place
+from tests.conftest import REPOSITORY, START, Outcome
+
+
+def test_the_four_packages_of_this_project_are_at_home() -> None:
+    assert check_one_place() == REPOSITORY
+    assert PACKAGES == ("phy", "hardware", "calibration", "fl")
+
+
+@pytest.mark.parametrize("name", ["phy", "hardware", "calibration"])
+@pytest.mark.parametrize("kind", ["package", "module"])
+def test_a_strangers_package_before_ours(tmp_path: Path, airdp: Callable[..., Outcome], name: str, kind: str) -> None:
+    path = tmp_path / "site"
+    path.mkdir()
+    if kind == "package":
+        (path / name).mkdir()
+        (path / name / "__init__.py").write_text("raise RuntimeError('a stranger was imported')\n")
+    else:
+        (path / f"{name}.py").write_text("raise RuntimeError('a stranger was imported')\n")
+    outcome = airdp("configs", path=str(path))
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"airdp: error: package '{name}' comes from")
+    assert outcome.err.count("\n") == 1
+    assert str(path) in outcome.err
+    assert "PYTHONPATH" in outcome.err
+
+
+def test_a_folder_of_that_name_without_code_does_not_shadow(tmp_path: Path, airdp: Callable[..., Outcome]) -> None:
+    """A namespace package comes after real ones on the path: a results folder called `hardware` does no harm."""
+    (tmp_path / "hardware").mkdir()
+    assert airdp("configs", "--json").code == 0
+
+
+def test_a_stranger_in_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "phy").mkdir()
+    (tmp_path / "phy" / "__init__.py").touch()
+    # `python -c` and `python -m` put the current folder first.
+    done = subprocess.run(
+        [sys.executable, "-c", START, "configs"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("airdp: error: package 'phy' comes from")
+
+
+@pytest.mark.parametrize("spec", [None, ModuleSpec("hardware", None)], ids=["nowhere", "namespace"])
+def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch, spec: ModuleSpec | None) -> None:
+    find = startup.importlib.util.find_spec
+    monkeypatch.setattr(startup.importlib.util, "find_spec", lambda name: spec if name == "hardware" else find(name))
+    with pytest.raises(ShadowedPackageError, match="'hardware'"):
+        check_one_place()
