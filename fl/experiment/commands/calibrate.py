@@ -72,7 +72,7 @@ def _check(lab: "Lab", options: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} and --check exclude each other: --check measures and writes nothing")
     record = load_record(options.check)
     now = datetime.now(UTC)
-    with open_lab(lab, options.seed) as opened:
+    with _orderly_end(), open_lab(lab, options.seed) as opened:
         check_lab(record, opened, now)
     if options.json:
         print_json({"fits": True, "path": str(options.check), "checked": now.isoformat(), **record.summary_json()})
