@@ -1,14 +1,18 @@
 """The command line. Each subcommand is a module in `fl.experiment.commands`, imported only when it is called.
 
-Exit codes: 0 done; 2 something given cannot be used, one line on stderr says what; 130 interrupted.
+Exit codes: 0 done; 2 something given cannot be used, one line on stderr says what; 130 interrupted, 143 terminated.
 """
 
 import argparse
 import importlib
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NoReturn
 
 from fl.experiment.startup import ShadowedPackageError, check_one_place
@@ -60,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         options = build_parser().parse_args(arguments)
-        code: int = options.call(options)
+        with _orderly_end():
+            code: int = options.call(options)
         sys.stdout.flush()
     except AirdpError as error:
         return _refuse(error)
@@ -75,6 +80,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A full or failing disk, most likely.
         return _refuse(error)
     return code
+
+
+@contextmanager
+def _orderly_end() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command like an exception: radios are parked and nothing half-written stays."""
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread gets signals.
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _refuse(error: Exception) -> int:

@@ -130,9 +130,9 @@ class RadioUplink:
         silent = (uplink - 1) % len(self.sizes) if self.power.jammer_role is JammerRole.ROTATING else None
         alpha_u, jammer, node = self._choose_noise(_block(uplink, attempt), soundings, silent)
         silent = silent if jammer.needed else None
-        announce_samples = self.air.payload.length
+        start, count = payload_start + self.air.guard_samples, self.air.payload.length - 2 * self.air.guard_samples
         decisions = tuple(
-            client.decide(Announcement(alpha_u, state, payload_start + self.air.guard_samples, announce_samples))
+            client.decide(Announcement(alpha_u, state, start, count))
             for client, state in zip(self.clients, soundings.states, strict=False)
         )
         self._gate(decisions, silent)

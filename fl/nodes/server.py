@@ -21,8 +21,10 @@ from phy.modem import demodulate
 from phy.sync import detect
 
 POWER_BLOCK = 64
-LARGEST_MISFIT = 1e-5
-"""Part of a sounding's energy that a channel within the prefix may leave unexplained; -55 dB is the estimator's own."""
+LARGEST_MISFIT = 2e-4
+"""Part of a sounding's energy that a channel within the prefix may leave unexplained; 8 bits leave 1e-5 of it."""
+LEAST_EXCESS = 2.0
+"""Energy of the unexplained part against noise's share of it, above which it is not chance: 1 +- 0.09 for noise."""
 NOISE_TEST_LEVEL = 1e-4
 """Probability with which a sounding with good noise is refused, and repeated."""
 
@@ -90,12 +92,12 @@ class ServerNode:
         pilots = sounding_cells(air.numerology, air.sounding_symbols)
         cells = self._cells(symbols)
         estimate = estimate_channel(cells, pilots, air.numerology)
-        self._require_fit(cells, pilots, estimate, slots)
+        channel_var = self._error_var(cells, pilots, estimate, slots)
         middle = self._margin + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
         return [
             ChannelState(
                 channel=estimate.channel[place],
-                channel_var=estimate.channel_var[place],
+                channel_var=channel_var[place],
                 cfo_cycles_per_sample=frequencies[place][0],
                 cfo_std_cycles_per_sample=frequencies[place][1],
                 reference_sample=capture.start_sample + place * air.slot_samples + middle + offsets[place],
@@ -109,24 +111,28 @@ class ServerNode:
         if float(np.mean(np.abs(state.channel) ** 2)) < 10.0 * float(np.mean(state.channel_var)):
             raise self._not_found(slot)
 
-    def _require_fit(
+    def _error_var(
         self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64], estimate: ChannelEstimate, slots: range
-    ) -> None:
-        """Refuse soundings that no channel within the prefix can have made: neither coherence nor gain would be known.
+    ) -> NDArray[np.float64]:
+        """E|H^ - H|^2 (slots, U), for errors too that are the same in every symbol and look like no noise.
 
-        What lies outside of the estimate's subspace is noise there, of U sigma^2/E - sum_k var[k] in the mean.
+        Outside of the estimate's subspace there is nothing but error: U sigma^2/E - sum_k var[k] in the mean where it
+        is noise. What is more than that is taken to be as strong inside. Beyond LARGEST_MISFIT no channel within the
+        prefix has made the sounding, and neither coherence nor gain would be known.
         """
         energy = float(np.mean(np.sum(np.abs(pilots) ** 2, axis=0)))
         raw = np.einsum("...sk,sk->...k", cells, pilots.conj()) / np.float32(energy)
         outside = np.sum(np.abs(raw - estimate.channel) ** 2, axis=-1)
         noise = estimate.noise_var_complex * (raw.shape[-1] / energy) - estimate.channel_var.sum(axis=-1)
         inside = np.sum(np.abs(estimate.channel) ** 2, axis=-1)
-        for slot, wrong in zip(slots, (outside > 4.0 * noise) & (outside > LARGEST_MISFIT * inside), strict=True):
+        more = np.divide(outside, noise, out=np.ones_like(noise), where=outside > LEAST_EXCESS * noise)
+        for slot, wrong in zip(slots, (more > 1.0) & (outside > LARGEST_MISFIT * inside), strict=True):
             if wrong:
                 raise CaptureError(
                     f"the sounding of '{self.names[slot]}' is not that of a channel within the prefix: its paths or "
                     f"its counter are more than {self.air.window_start} samples late, or its amplifier saturates"
                 )
+        return np.asarray(estimate.channel_var * more[..., None])
 
     def _not_found(self, slot: int) -> CaptureError:
         return CaptureError(

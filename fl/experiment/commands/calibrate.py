@@ -8,14 +8,12 @@ import math
 import os
 import re
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from fl.errors import ConfigError
 from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
@@ -72,7 +70,7 @@ def _check(lab: "Lab", options: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} and --check exclude each other: --check measures and writes nothing")
     record = load_record(options.check)
     now = datetime.now(UTC)
-    with _orderly_end(), open_lab(lab, options.seed) as opened:
+    with open_lab(lab, options.seed) as opened:
         check_lab(record, opened, now)
     if options.json:
         print_json({"fits": True, "path": str(options.check), "checked": now.isoformat(), **record.summary_json()})
@@ -92,7 +90,7 @@ def _measure(lab: "Lab", options: argparse.Namespace) -> int:
     plan = Plan() if options.samples is None else Plan(silence_samples=options.samples)
     created = datetime.now(UTC)
     out = options.out or Path(f"calibration-{_file_name(lab.name)}-{created:%Y%m%dT%H%M%SZ}.json")
-    with _orderly_end(), _staging(out) as staging:
+    with _staging(out) as staging:
         with _progress() as on_step:
             with open_lab(lab, options.seed) as opened:
                 calibration = calibrate(opened, created, plan, timedelta(hours=hours), on_step)
@@ -117,21 +115,6 @@ def _measure(lab: "Lab", options: argparse.Namespace) -> int:
     RESULTS.print(f"record: {out}, for {hours:g} hours", soft_wrap=True, markup=False)
     RESULTS.print(f"pictures: {figures}{os.sep}*.png", soft_wrap=True, markup=False)
     return 0
-
-
-@contextmanager
-def _orderly_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the command like an exception: radios are parked and nothing half-written stays."""
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _file_name(name: str) -> str:
