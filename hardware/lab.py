@@ -31,10 +31,10 @@ from typing import Annotated, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from hardware.errors import HardwareError, LabFileError
-from hardware.explain import explain, nearest
 from hardware.medium import ClockMode, Medium
-from hardware.medium_settings import Finite, MediumSettings, Pair, Section, choice
+from hardware.medium_settings import Finite, MediumSettings, Pair
 from hardware.radio import Radio
+from hardware.sections import Section, choice, explain, nearest
 from hardware.settings import Capabilities, Limits, RadioSettings
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

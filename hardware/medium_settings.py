@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from hardware.errors import HardwareError
-from hardware.explain import nearest
 from hardware.front_end import FrontEnd
 from hardware.link import Link, RayleighFading, StaticFading, power_profile
+from hardware.sections import Section, as_tuple, choice, nearest
 from hardware.streams import Purpose, Streams
 from phy.errors import AirdpError
 
@@ -20,33 +20,8 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-def choice(kind: type[StrEnum]) -> BeforeValidator:
-    """Let a TOML string stand for an enum member; pydantic's strict mode would refuse it."""
-
-    def convert(value: object) -> object:
-        names = [member.value for member in kind]
-        if isinstance(value, str) and not isinstance(value, kind):
-            if value not in names:
-                raise ValueError(f"'{value}' is not one of {', '.join(names)}{nearest(value, names)}")
-            return kind(value)
-        return value
-
-    return BeforeValidator(convert)
-
-
-def _as_tuple(value: object) -> object:
-    """TOML has lists where the settings have tuples."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-Pair = Annotated[tuple[float, float], BeforeValidator(_as_tuple)]
-Tap = Annotated[tuple[int, float], BeforeValidator(_as_tuple)]
-
-
-class Section(BaseModel):
-    """A section of a lab file: frozen, without unknown keys, without silent conversions."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+Pair = Annotated[tuple[float, float], BeforeValidator(as_tuple)]
+Tap = Annotated[tuple[int, float], BeforeValidator(as_tuple)]
 
 
 class FadingKind(StrEnum):
@@ -67,7 +42,7 @@ class RadioMedium(Section):
     phase_rad: Finite = 0.0
     """Phase of a static link; Rayleigh links have random ones."""
     fading: Annotated[FadingKind, choice(FadingKind)] = FadingKind.STATIC
-    taps: Annotated[tuple[Tap, ...], BeforeValidator(_as_tuple)] = ((0, 0.0),)
+    taps: Annotated[tuple[Tap, ...], BeforeValidator(as_tuple)] = ((0, 0.0),)
     """[delay in samples, power in dB] of each path; powers are relative to each other."""
     delay_samples: NotNegative | None = None
     """Not given: drawn between 0 and max_delay_samples."""

@@ -4,19 +4,17 @@ A config is a TOML file with the sections below. Unknown keys, wrong types and i
 the key's name before anything is done. A resolved config holds every key, so a run folder says all that was chosen.
 """
 
-import difflib
 import hashlib
 import json
-import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 import tomli_w
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from fl.errors import ConfigError
 from fl.learning.mode import LocalMode
@@ -24,6 +22,7 @@ from fl.privacy.accountant import Accountant
 from fl.privacy.mechanism import Label, Neighbours
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, Rescale
+from hardware.sections import Section, as_tuple, choice, explain, nearest
 
 # The ranges are wider than any lab or claim, and keep sizes and squares of them away from the limits of floats.
 Positive = Annotated[float, Field(gt=0, le=1e9)]
@@ -34,25 +33,6 @@ Epsilon = Annotated[float, Field(ge=1e-6, le=1e9)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
 
-def _choice(kind: type[StrEnum]) -> BeforeValidator:
-    """Let a TOML string stand for an enum member; pydantic's strict mode would refuse it."""
-
-    def convert(value: object) -> object:
-        names = [member.value for member in kind]
-        if isinstance(value, str) and not isinstance(value, kind):
-            if value not in names:
-                raise ValueError(f"'{value}' is not one of {', '.join(names)}{_nearest(value, names)}")
-            return kind(value)
-        return value
-
-    return BeforeValidator(convert)
-
-
-def _pair(value: object) -> object:
-    """TOML has lists where the config has pairs."""
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _portable(value: dict[str, Any]) -> dict[str, Any]:
     """What reads back the same from a resolved config and from JSON."""
     try:
@@ -61,11 +41,6 @@ def _portable(value: dict[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError) as error:
         raise ValueError("only finite numbers, strings, booleans, lists and tables can be kept in a config") from error
     return value
-
-
-def _nearest(given: str, valid: Iterable[str]) -> str:
-    close = difflib.get_close_matches(given, list(valid), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 class DataSet(StrEnum):
@@ -108,14 +83,10 @@ class Fading(StrEnum):
     FILE = "file"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class DataConfig(_Section):
+class DataConfig(Section):
     """[data] set, where it lies, and how much of it is for training."""
 
-    set: Annotated[DataSet, _choice(DataSet)] = DataSet.DIGITS
+    set: Annotated[DataSet, choice(DataSet)] = DataSet.DIGITS
     path: str = ""
     """File or folder of EMNIST; empty means $AIRDP_DATA, then the download."""
     train_samples: Annotated[int, Field(ge=0)] = 0
@@ -128,17 +99,17 @@ class DataConfig(_Section):
     """Cap on a synthetic client's size; 0 means none (FedProx's log-normal reaches tens of thousands)."""
 
 
-class PartitionConfig(_Section):
+class PartitionConfig(Section):
     """[partition] of the training samples over the clients."""
 
-    kind: Annotated[PartitionKind, _choice(PartitionKind)] = PartitionKind.IID
+    kind: Annotated[PartitionKind, choice(PartitionKind)] = PartitionKind.IID
     clients: Count = 10
     classes_per_client: Count = 5
     size_spread: NotNegative = 0.5
     """Standard deviation of the log-normal weights that make sizes unequal; 0 splits each class evenly."""
 
 
-class ModelConfig(_Section):
+class ModelConfig(Section):
     """[model] The MLP, unless `module` names a class."""
 
     hidden: Count = 196
@@ -147,22 +118,22 @@ class ModelConfig(_Section):
     arguments: Annotated[dict[str, Any], AfterValidator(_portable)] = Field(default_factory=dict)
 
 
-class AlgorithmConfig(_Section):
+class AlgorithmConfig(Section):
     """[algorithm] of the server."""
 
-    name: Annotated[AlgorithmName, _choice(AlgorithmName)] = AlgorithmName.UPCYCLED
+    name: Annotated[AlgorithmName, choice(AlgorithmName)] = AlgorithmName.UPCYCLED
     mu: Positive = 0.1
     """Proximal weight of FedProx and Upcycled-FL; FedAvg has none."""
-    schedule: list[Annotated[tuple[int, float], BeforeValidator(_pair)]] = Field(
+    schedule: list[Annotated[tuple[int, float], BeforeValidator(as_tuple)]] = Field(
         default_factory=lambda: [(25, 0.15), (50, 0.4), (75, 0.9), (80, 1.9)]
     )
     """Upcycled-FL's lambda_m as [last uplink, lambda] pairs; the last one stays."""
 
 
-class LocalConfig(_Section):
+class LocalConfig(Section):
     """[local] training at a client."""
 
-    mode: Annotated[LocalMode, _choice(LocalMode)] = LocalMode.SGD
+    mode: Annotated[LocalMode, choice(LocalMode)] = LocalMode.SGD
     epochs: Count = 20
     batch_size: Count = 64
     lr: Positive = 0.05
@@ -171,17 +142,17 @@ class LocalConfig(_Section):
     """Threads that train clients; 0 means one per core. Results do not depend on it."""
 
 
-class UplinkConfig(_Section):
+class UplinkConfig(Section):
     """[uplink] How many, and through what."""
 
-    kind: Annotated[UplinkKind, _choice(UplinkKind)] = UplinkKind.SYMBOL
+    kind: Annotated[UplinkKind, choice(UplinkKind)] = UplinkKind.SYMBOL
     uplinks: Count = 80
     """M, for which noise is sized."""
     stop_after: Annotated[int, Field(ge=0)] = 0
     """End the run after this many uplinks although noise is sized for M; 0 means run all M."""
 
 
-class RadioConfig(_Section):
+class RadioConfig(Section):
     """[radio] For `uplink.kind = "radio"`: which lab, and the format on the air."""
 
     lab: str = "loopback"
@@ -204,10 +175,10 @@ class RadioConfig(_Section):
     """Soundings before an uplink is given up."""
 
 
-class ChannelConfig(_Section):
+class ChannelConfig(Section):
     """[channel] gains, noise and power limit of `uplink.kind = "symbol"`; a radio measures its own."""
 
-    fading: Annotated[Fading, _choice(Fading)] = Fading.RAYLEIGH
+    fading: Annotated[Fading, choice(Fading)] = Fading.RAYLEIGH
     snr_db: Decibels = 1.0
     """Limit P_i on a client's energy, as SNR_i = P_i / (d sigma_c^2)."""
     noise_std_real: Scale = 1.0
@@ -217,23 +188,23 @@ class ChannelConfig(_Section):
     """File of gains for `fading = "file"`."""
 
 
-class PowerConfig(_Section):
+class PowerConfig(Section):
     """[power] control."""
 
     alpha_u: Scale | Literal["target", "largest"] = "target"
     """A number; `target`: channel noise alone meets channel_epsilon; `largest`: the most that keeps every s_i = 1."""
     channel_epsilon: Epsilon | Literal[0] = 0
     """Epsilon that alpha_u = "target" is sized for; 0 means privacy.epsilon."""
-    backoff: Annotated[Backoff, _choice(Backoff)] = Backoff.WORST_CASE
-    aggregate: Annotated[Rescale, _choice(Rescale)] = Rescale.RESCALED
+    backoff: Annotated[Backoff, choice(Backoff)] = Backoff.WORST_CASE
+    aggregate: Annotated[Rescale, choice(Rescale)] = Rescale.RESCALED
 
 
-class JammerConfig(_Section):
+class JammerConfig(Section):
     """[jammer] Who jams, and how much above the bound."""
 
-    role: Annotated[JammerRole, _choice(JammerRole)] = JammerRole.NONE
+    role: Annotated[JammerRole, choice(JammerRole)] = JammerRole.NONE
     factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-    factor_on: Annotated[FactorOn, _choice(FactorOn)] = FactorOn.AMPLITUDE
+    factor_on: Annotated[FactorOn, choice(FactorOn)] = FactorOn.AMPLITUDE
     gain_db: Decibels = 0.0
     """Mean power gain of a dedicated or external jammer's link relative to the clients'."""
     availability: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -242,17 +213,17 @@ class JammerConfig(_Section):
     """Limit on a dedicated or external jammer's energy, defined as for clients; a rotating client keeps its own."""
 
 
-class PrivacyConfig(_Section):
+class PrivacyConfig(Section):
     """[privacy] wanted, claimed and allowed."""
 
     clip_norm: Scale = 1.0
     """tau."""
     epsilon: Epsilon = 6.52
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
-    label: Literal["auto"] | Annotated[Label, _choice(Label)] = "auto"
+    label: Literal["auto"] | Annotated[Label, choice(Label)] = "auto"
     """What is claimed and sized for; `auto`: record in the local mode record, else paper-claim."""
-    neighbours: Annotated[Neighbours, _choice(Neighbours)] = Neighbours.ZERO_OUT
-    accountant: Annotated[Accountant, _choice(Accountant)] = Accountant.PAPER
+    neighbours: Annotated[Neighbours, choice(Neighbours)] = Neighbours.ZERO_OUT
+    accountant: Annotated[Accountant, choice(Accountant)] = Accountant.PAPER
     """Sizes the noise and keeps the budget: paper or exact."""
     budget_epsilon: NotNegative = 0.0
     """The run stops before the uplink that would exceed it; 0 means no budget."""
@@ -263,7 +234,7 @@ class PrivacyConfig(_Section):
         return self.accountant.value
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """A whole run."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "run"
@@ -348,7 +319,7 @@ def _read(source: str) -> dict[str, Any]:
     shipped = shipped_configs()
     path = shipped.get(source, Path(source))
     if not path.is_file():
-        hint = _nearest(source, shipped)
+        hint = nearest(source, shipped)
         raise ConfigError(f"no config '{source}': expected a TOML file or one of {', '.join(shipped)}{hint}")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -378,33 +349,4 @@ def parse_config(data: Mapping[str, Any], origin: str = "config") -> RunConfig:
     try:
         return RunConfig.model_validate(dict(data))
     except ValidationError as error:
-        raise ConfigError(f"{origin}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
-
-
-def _explain(problem: Mapping[str, Any]) -> str:
-    place = [str(part) for part in problem["loc"]]
-    if problem["type"] == "extra_forbidden":
-        section = _section_fields(place[:-1])
-        hint = _nearest(place[-1], section) or f"; valid here: {', '.join(section)}"
-        return f"unknown key '{'.'.join(place)}'{hint}"
-    message = problem["msg"].removeprefix("Value error, ")
-    # pydantic appends the tried member of a union to the place; the key itself is enough.
-    key = ".".join(
-        part for part in place if not part.startswith(("constrained-", "literal[", "function-", "float", "str"))
-    )
-    given = problem.get("input")
-    shown = (
-        f" (given {given!r})"
-        if isinstance(given, str | int | float) and not (isinstance(given, float) and math.isnan(given))
-        else ""
-    )
-    return f"{key}: {message}{shown}" if key else message
-
-
-def _section_fields(place: list[str]) -> list[str]:
-    model: type[BaseModel] = RunConfig
-    for name in place:
-        annotation = model.model_fields[name].annotation if name in model.model_fields else None
-        candidates = [annotation, *get_args(annotation)]
-        model = next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
-    return list(model.model_fields)
+        raise ConfigError(f"{origin}: {explain(error, RunConfig, data)}") from error

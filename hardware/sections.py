@@ -1,0 +1,98 @@
+"""Sections of a TOML file as pydantic models, and what is wrong with one in words that name the key.
+
+Used for lab files here and for run configs above: a misspelt key or choice is answered with the nearest valid one.
+"""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+
+class Section(BaseModel):
+    """A section of a file: frozen, without unknown keys, without silent conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def nearest(given: str, valid: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing where no valid name is near."""
+    close = difflib.get_close_matches(given, list(valid), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def choice(kind: type[StrEnum]) -> BeforeValidator:
+    """Let a TOML string stand for an enum member; pydantic's strict mode would refuse it."""
+
+    def convert(value: object) -> object:
+        names = [member.value for member in kind]
+        if isinstance(value, str) and not isinstance(value, kind):
+            if value not in names:
+                raise ValueError(f"'{value}' is not one of {', '.join(names)}{nearest(value, names)}")
+            return kind(value)
+        return value
+
+    return BeforeValidator(convert)
+
+
+def as_tuple(value: object) -> object:
+    """TOML has lists where settings have tuples."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def explain(error: ValidationError, model: type[BaseModel], data: Mapping[str, Any]) -> str:
+    """Every problem in one line. `data` is what was validated: an entry of a list is called by its `name`.
+
+    A key that takes one of several types has a problem for each; they are joined into one.
+    """
+    messages: dict[str, list[str]] = {}
+    for problem in error.errors():
+        key, message = _explain(problem, model, data)
+        messages.setdefault(key, []).append(message)
+    return "; ".join(f"{key}: {' or '.join(said)}" if key else " or ".join(said) for key, said in messages.items())
+
+
+def _explain(problem: Mapping[str, Any], model: type[BaseModel], data: Mapping[str, Any]) -> tuple[str, str]:
+    """The key, empty where the message names it, and the message."""
+    place = problem["loc"]
+    if problem["type"] == "extra_forbidden":
+        fields = _fields(model, [str(part) for part in place[:-1]])
+        hint = nearest(str(place[-1]), fields) or f"; valid here: {', '.join(fields)}"
+        return "", f"unknown key '{_key(place, data)}'{hint}"
+    if problem["type"] == "missing":
+        return "", f"key '{_key(place[:-1], data, str(place[-1]))}' is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    given = problem.get("input")
+    plain = isinstance(given, str | int | float) and not (isinstance(given, float) and math.isnan(given))
+    return _key(place, data), message + (f" (given {given!r})" if plain else "")
+
+
+def _key(place: Iterable[str | int], data: Any, last: str = "") -> str:
+    """Dotted key; the index of a list's entry gives way to the entry's name.
+
+    Parts that are not in `data` are pydantic's names for the tried members of a union, and left out.
+    """
+    parts = []
+    for part in place:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            continue
+        if isinstance(part, int):
+            named = isinstance(data, Mapping) and isinstance(data.get("name"), str)
+            parts.append(data["name"] if named else str(part + 1))
+        else:
+            parts.append(part)
+    return ".".join([*parts, last] if last else parts)
+
+
+def _fields(model: type[BaseModel], place: Iterable[str]) -> list[str]:
+    """Keys of the section at `place`; parts that are no field are indices or names of entries."""
+    for name in place:
+        annotation = model.model_fields[name].annotation if name in model.model_fields else None
+        candidates = [annotation, *get_args(annotation)]
+        model = next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), model)
+    return list(model.model_fields)
