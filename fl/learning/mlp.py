@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from fl.learning.batches import batch_slices
-from fl.learning.model import MLP
+from fl.learning.model import MLP, mlp_layers
 
 
 class _FirstLayer(Protocol):
@@ -125,14 +125,12 @@ def sgd_update(
     mu: float,
 ) -> NDArray[np.float32]:
     """w - w_global (d,) after momentum SGD on cross-entropy plus mu/2 ||w - w_global||^2. `model` gives the sizes."""
-    hidden, features = model.first.weight.shape
-    classes = len(model.second.bias)
-    cuts = np.cumsum([hidden * features, hidden, classes * hidden])
-    weight, bias, second_weight, second_bias = (torch.from_numpy(part) for part in np.split(start, cuts))
+    weight, bias, second_weight, second_bias = mlp_layers(model, start)
+    (hidden, features), classes = weight.shape, len(second_bias)
     with torch.inference_mode():
         space = _SampleSpace if prefers_sample_space(len(x), features) else _WeightSpace
-        first: _FirstLayer = space(weight.view(hidden, features), bias, x)
-        anchor = torch.cat([second_weight.view(classes, hidden), second_bias[:, None]], dim=1)
+        first: _FirstLayer = space(weight, bias, x)
+        anchor = torch.cat([second_weight, second_bias[:, None]], dim=1)
         second, velocity = anchor.clone(), torch.zeros_like(anchor)
         one_hot = torch.nn.functional.one_hot(y, classes).to(torch.float32)
         activations = torch.ones(min(batch_size, len(x)), hidden + 1)

@@ -81,6 +81,13 @@ def check_model(model: nn.Module, sample_shape: tuple[int, ...], classes: int) -
         raise ModelError(f"the model maps 2 samples to shape {shape}: expected (2, {classes}) logits")
 
 
+def mlp_layers(model: MLP, vector: NDArray[np.float32]) -> tuple[torch.Tensor, ...]:
+    """`vector` (d,) as W1 (hidden, features), b1 (hidden,), W2 (classes, hidden), b2 (classes,): views."""
+    shapes = [parameter.shape for parameter in model.parameters()]
+    pieces = np.split(vector, np.cumsum([shape.numel() for shape in shapes])[:-1])
+    return tuple(torch.from_numpy(piece).view(shape) for piece, shape in zip(pieces, shapes, strict=True))
+
+
 def flatten(model: nn.Module) -> NDArray[np.float32]:
     """Parameters as one float32 vector (d,), a copy."""
     return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])

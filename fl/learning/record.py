@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, vmap
 
 from fl.errors import ModelError
 from fl.learning.batches import batch_slices
-from fl.learning.model import MLP
+from fl.learning.model import MLP, mlp_layers
 from fl.privacy.clipping import per_sample_scales
 
 _CHUNK_FLOATS = 32_000_000
@@ -48,16 +48,12 @@ def _mlp_step(
     origin: str,
 ) -> NDArray[np.float32]:
     """Norms without gradients: in a linear layer g_j is an outer product, so ||g_j|| = ||error|| ||input||."""
-    hidden, features = model.first.weight.shape
-    classes = len(model.second.bias)
-    cuts = np.cumsum([hidden * features, hidden, classes * hidden])
-    weight, bias, second_weight, second_bias = (torch.from_numpy(part) for part in np.split(start, cuts))
+    weight, bias, second, second_bias = mlp_layers(model, start)
     with torch.inference_mode():
-        second = second_weight.view(classes, hidden)
-        z = torch.addmm(bias, x, weight.view(hidden, features).T)
+        z = torch.addmm(bias, x, weight.T)
         active = torch.relu(z)
         error = torch.softmax(torch.addmm(second_bias, active, second.T), dim=1)
-        error -= torch.nn.functional.one_hot(y, classes)
+        error -= torch.nn.functional.one_hot(y, len(second_bias))
         hidden_error = (error @ second).mul_(z > 0)
         squared = hidden_error.double().square().sum(1) * (x.double().square().sum(1) + 1)
         squared += error.double().square().sum(1) * (active.double().square().sum(1) + 1)
