@@ -31,7 +31,7 @@ from fl.experiment.folder import Checkpoint, RunFolder, created, is_unused, lock
 from fl.experiment.versions import versions
 from fl.learning.evaluate import evaluate
 from fl.learning.local import train_client
-from fl.learning.workforce import cores, in_order
+from fl.learning.workforce import Workforce, cores
 from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.clipping import BoundedUpdate
 from fl.privacy.ledger import Ledger, LedgerContents, LedgerHeader, read_ledger
@@ -132,8 +132,10 @@ def run_experiment(
     parts = assemble(config)
     if fresh:
         _create(folder, config, parts)
-    with locked(folder), parts.open_uplink() as uplink:
-        return _Run(folder, config, parts, uplink, on_uplink or (lambda metrics: None), resumed=not fresh).go()
+    workers = config.local.workers or cores()
+    with locked(folder), parts.open_uplink() as uplink, Workforce(workers) as workforce:
+        say = on_uplink or (lambda metrics: None)
+        return _Run(folder, config, parts, uplink, workforce, say, resumed=not fresh).go()
 
 
 def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
@@ -186,13 +188,14 @@ class _Run:
         config: RunConfig,
         parts: Parts,
         uplink: Uplink,
+        workforce: Workforce,
         on_uplink: Callable[[UplinkMetrics], None],
         *,
         resumed: bool,
     ) -> None:
         self.resumed = resumed
         self.folder, self.config, self.parts, self.uplink, self.on_uplink = folder, config, parts, uplink, on_uplink
-        self.workers = config.local.workers or cores()
+        self.workforce = workforce
         dataset = parts.dataset
         self.train = (torch.from_numpy(dataset.train_x), torch.from_numpy(dataset.train_y))
         self.test = (torch.from_numpy(dataset.test_x), torch.from_numpy(dataset.test_y))
@@ -328,7 +331,7 @@ class _Run:
                 origin=f"client {client}'s update for uplink {uplink}",
             )
 
-        return zip(clients, in_order(train, clients, self.workers), strict=True)
+        return zip(clients, self.workforce.in_order(train, clients), strict=True)
 
     def _metrics(
         self, model: NDArray[np.float32], plan: UplinkPlan, prepared: Prepared, aggregate: Aggregate, started: float

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import torch
 
@@ -33,26 +33,53 @@ def single_threaded_torch() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def in_order(work: Callable[[int], Result], items: Sequence[int], workers: int) -> Iterator[Result]:
-    """Results of `work(item)` in the order of `items`, computed on `workers` threads.
+class Workforce:
+    """Threads that train clients, kept for a whole run.
 
-    At most twice as many results as workers wait at any time, so memory does not grow with the number of items.
+    Kept, because an interrupt that comes while the main thread joins others makes Python 3.11 take them for ended, and
+    the process aborts when it exits with one of them inside PyTorch (python/cpython issue 90882).
     """
-    with single_threaded_torch():
-        if workers == 1 or len(items) < 2:
-            yield from map(work, items)
-            return
-        waiting: deque[Future[Result]] = deque()
-        with ThreadPoolExecutor(
-            workers, thread_name_prefix="client", initializer=torch.set_num_threads, initargs=(1,)
-        ) as pool:
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        """Threads start when there is work for them."""
+        if self._workers > 1:
+            self._pool = ThreadPoolExecutor(
+                self._workers, thread_name_prefix="client", initializer=torch.set_num_threads, initargs=(1,)
+            )
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        """What is being worked on is finished, the rest is dropped."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def in_order(self, work: Callable[[int], Result], items: Sequence[int]) -> Iterator[Result]:
+        """Results of `work(item)` in the order of `items`.
+
+        At most twice as many results as workers wait at any time, so memory does not grow with the number of items.
+        """
+        with single_threaded_torch():
+            if self._pool is None or len(items) < 2:
+                yield from map(work, items)
+                return
+            waiting: deque[Future[Result]] = deque()
             try:
                 for item in items:
-                    waiting.append(pool.submit(work, item))
-                    if len(waiting) >= 2 * workers:
+                    waiting.append(self._pool.submit(work, item))
+                    if len(waiting) >= 2 * self._workers:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
             finally:
                 for future in waiting:
                     future.cancel()
+
+
+def in_order(work: Callable[[int], Result], items: Sequence[int], workers: int) -> Iterator[Result]:
+    """`Workforce.in_order` with threads of its own."""
+    with Workforce(workers) as workforce:
+        yield from workforce.in_order(work, items)
