@@ -194,7 +194,7 @@ def radio_power(alpha_u: float) -> RadioPower:
         jammer_sigma=1.0,
         factor=1.0,
         factor_on=FactorOn.AMPLITUDE,
-        max_phase_error_rad=0.3,
+        max_phase_error_rad=0.1,
         attempts=3,
     )
 

@@ -169,7 +169,7 @@ class RadioConfig(Section):
     """Rms of a client's samples at its power limit, full scale 1."""
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.999
     """Of each measured bound that enters the ledger."""
-    max_phase_error_rad: Annotated[float, Field(gt=0, le=3)] = 0.3
+    max_phase_error_rad: Annotated[float, Field(gt=0, le=3)] = 0.1
     """Coherence gate: an uplink with a larger predicted phase error is not sent."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Soundings before an uplink is given up."""
@@ -289,6 +289,9 @@ class RunConfig(Section):
             and self.partition.clients < 2,
             "jammer.availability below 1 is for jammer.role = 'external'": (
                 self.jammer.availability < 1 and self.jammer.role is not JammerRole.EXTERNAL
+            ),
+            "jammer.availability below 1 is for uplink.kind = 'symbol': a radio's jammer is there when it is heard": (
+                self.jammer.availability < 1 and self.uplink.kind is UplinkKind.RADIO
             ),
             "privacy.accountant must be 'paper' or 'exact': the others are second opinions (airdp ledger)": (
                 self.privacy.accountant not in (Accountant.PAPER, Accountant.EXACT)

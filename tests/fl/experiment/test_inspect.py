@@ -157,7 +157,7 @@ def test_draws_the_last_round(
         assert str(path) in outcome.out
     contents = {path.read_bytes() for path in (tmp_path / "pictures" / "deep").iterdir()}
     assert len(contents) == len(PICTURES) == 6
-    for expected in ("loopback, round 2", "NMSE", "thermal floor", "sigma", "alpha_u", "clipped samples", "gate 0.3"):
+    for expected in ("loopback, round 2", "NMSE", "thermal floor", "sigma", "alpha_u", "clipped samples", "gate 0.1"):
         assert expected in outcome.out
     # An epsilon never without what it means.
     for expected in ("paper-claim", "zero-out neighbours", "delta 1e-05", "sigma measured"):
