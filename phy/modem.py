@@ -18,13 +18,11 @@ def modulate(
     cells: NDArray[np.complex64],
     numerology: Numerology,
     out: NDArray[np.complex64] | None = None,
-    gains: NDArray[np.complex64] | None = None,
 ) -> NDArray[np.complex64]:
     """Samples of cells (..., symbols, data_subcarriers), shape (..., symbols * symbol_samples).
 
-    x[n] = 1/sqrt(N) sum_k gains[k] X[k] exp(j 2 pi k n / N), preceded by its last cp_samples. `gains`, shape
-    (data_subcarriers,) or anything that broadcasts to the cells, is a precoder applied on the way. `out` is filled and
-    returned when given: complex64, C-contiguous, of the result's shape.
+    x[n] = 1/sqrt(N) sum_k X[k] exp(j 2 pi k n / N), preceded by its last cp_samples. `out` is filled and returned when
+    given: complex64, C-contiguous, of the result's shape.
     """
     _require_cells(cells, numerology)
     size, prefix, below = numerology.fft_size, numerology.cp_samples, numerology.negative_subcarriers
@@ -39,12 +37,8 @@ def modulate(
     symbols = out.reshape(*cells.shape[:-1], numerology.symbol_samples)
     # The grid is laid out where the samples will stand, so that the transform can work in place.
     grid = symbols[..., prefix:]
-    if gains is None:
-        grid[..., 1 : above + 1] = cells[..., below:]
-        grid[..., size - below :] = cells[..., :below]
-    else:
-        np.multiply(cells[..., below:], gains[..., below:], out=grid[..., 1 : above + 1])
-        np.multiply(cells[..., :below], gains[..., :below], out=grid[..., size - below :])
+    grid[..., 1 : above + 1] = cells[..., below:]
+    grid[..., size - below :] = cells[..., :below]
     grid[..., 0] = 0.0
     grid[..., above + 1 : size - below] = 0.0
     samples = scipy.fft.ifft(grid, axis=-1, norm="ortho", overwrite_x=True)

@@ -71,6 +71,8 @@ class Transmitter:
     ) -> Sent:
         """Send payload cells (symbols, U) times `gains` (U,), against the frequency offset's turn since the sounding.
 
+        The product is formed in `cells`.
+
         A clock that is fast by f/f_carrier also drifts in time: at 1 ppm a sample in a million, which is a phase slope
         over the subcarriers and is undone too, from the same measurement.
         """
@@ -83,7 +85,8 @@ class Transmitter:
             # A fast clock sends later symbols early: delay them by the drift.
             slopes = np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies)
             gains = (gains * slopes).astype(np.complex64)
-        samples = modulate(cells, numerology, out=self.workspace.samples, gains=gains)
+        cells *= gains
+        samples = modulate(cells, numerology, out=self.workspace.samples)
         samples = rotate(samples, -cfo, start_sample - state.reference_sample)
         report = self.radio.transmit(samples, start_sample + self.offset_samples, allow_clipping=allow_clipping)
         lost = self._lost_energy(samples, state) if report.clipped_samples else 0.0
