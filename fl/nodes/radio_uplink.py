@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import welch
 
 from calibration.noise import measure_noise
 from fl.errors import ConfigError, PrivacyError
@@ -15,7 +14,8 @@ from fl.nodes.budget import Contribution, error_budget
 from fl.nodes.client import ClientNode
 from fl.nodes.jammer import CellNoise, JammerNode, system_noise
 from fl.nodes.messages import Announcement, Decision, JammingOrder, Transmit
-from fl.nodes.server import POWER_BLOCK, ServerNode, Soundings, block_power
+from fl.nodes.server import ServerNode, Soundings
+from fl.nodes.snapshot import take_snapshot
 from fl.nodes.transmitter import Transmitter, Workspace, gains_lower, relative_gain_upper
 from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
@@ -30,7 +30,6 @@ from hardware.medium import ClockMode
 from hardware.samples import Capture
 from phy.errors import AirdpError
 from phy.fading import circular_noise
-from phy.numerology import Numerology
 
 MOST_ATTEMPTS = 1000
 """Soundings per uplink that have a place of their own in simulated time and fading."""
@@ -313,7 +312,9 @@ class RadioUplink:
             signal_norm=float(np.linalg.norm(exact)) * scale,
             noise_norm=float(np.linalg.norm(received - exact)) * scale,
             diagnostics=diagnostics,
-            snapshot=self._snapshot(current, capture.samples, cells),
+            snapshot=take_snapshot(
+                self.air, self.server.names, current.soundings, current.decisions, capture.samples, cells
+            ),
         )
 
     def exchange_stream(
@@ -389,43 +390,6 @@ class RadioUplink:
         own = medium.radio.get(name)
         return medium.dac_bits if own is None or "dac_bits" not in own.model_fields_set else own.dac_bits
 
-    def _snapshot(
-        self, current: _Round, payload: NDArray[np.complex64], cells: NDArray[np.complex64]
-    ) -> dict[str, NDArray[np.generic]]:
-        """What pictures of the uplink need, in a few hundred kilobytes: measurements and plan, nothing of the updates
-        but the aggregate that was released.
-        """
-        air, states, decisions = self.air, current.soundings.states, current.decisions
-        rate_hz = air.numerology.sample_rate_hz
-        layout = {
-            "quiet_samples": air.quiet_samples,
-            "slot_samples": air.slot_samples,
-            "gap_samples": air.gap_samples,
-            "turnaround_samples": air.turnaround_samples,
-            "guard_samples": air.guard_samples,
-            "payload_samples": air.payload.length,
-            "block_samples": POWER_BLOCK,
-            "cells_received": cells.size,
-        }
-        return {
-            "names": np.array(self.server.names),
-            "channels": np.stack([state.channel for state in states]),
-            "channel_var": np.stack([state.channel_var for state in states]).astype(np.float32),
-            "cfo_hz": rate_hz * np.array([state.cfo_cycles_per_sample for state in states]),
-            "cfo_std_hz": rate_hz * np.array([state.cfo_std_cycles_per_sample for state in states]),
-            "backoffs": np.array([decision.backoff for decision in decisions]),
-            "phase_error_rad": np.array([decision.phase_error_rad for decision in decisions]),
-            "cells": cells.reshape(-1)[:4096],
-            "sounding_power": current.soundings.power,
-            "slot_starts": np.array([air.slot_start(slot) for slot in range(len(states))]),
-            "payload_power": block_power(payload),
-            "spectrum": _power_density(payload[air.payload.payload_slice], air.numerology),
-            "noise_var_real_per_bin": np.array(current.soundings.noise.noise_var_real_per_bin),
-            "noise_bins": np.array(current.soundings.noise.bins),
-            "sample_rate_hz": np.array(rate_hz),
-            **{name: np.array(value) for name, value in layout.items()},
-        }
-
     def _current(self, plan: UplinkPlan) -> _Round:
         if self._round is None or self._round.mechanism != plan.mechanism:
             raise PrivacyError("an uplink is prepared and exchanged once, after it was planned")
@@ -446,10 +410,3 @@ def check_lab(lab: Lab, sizes: NDArray[np.int64], jammer_role: JammerRole) -> No
         )
     if jammer_role in (JammerRole.DEDICATED, JammerRole.EXTERNAL) and lab.jammer is None:
         raise ConfigError(f"lab '{lab.name}' has no jammer: add a radio with that role or set jammer.role = 'none'")
-
-
-def _power_density(samples: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.float64]:
-    """Welch's estimate per FFT bin (fft_size,), in FFT order: power per Hz, full scale 1."""
-    size = numerology.fft_size
-    _, density = welch(samples, numerology.sample_rate_hz, nperseg=size, detrend=False, return_onesided=False)
-    return np.asarray(density, dtype=np.float64)

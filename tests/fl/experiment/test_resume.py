@@ -1,5 +1,6 @@
 """Runs that stop at any point and go on: the same model bit for bit, and never less privacy spent than sent."""
 
+import contextlib
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -215,11 +216,9 @@ def test_many_crashes_in_one_run(tmp_path: Path, whole: RunResult, air: Air, see
     rows_before = b""
     for _ in range(12):
         with crash_at(draw.choice(list(POINTS)), draw.choice([1, 1, 2, 3]), after=draw.random() < 0.5):
-            try:
+            with contextlib.suppress(CrashError):
                 result = run(sections_of(), folder, resume=True)
                 break
-            except CrashError:
-                pass
         if folder.exists():
             rows = (folder / "ledger.jsonl").read_bytes()
             assert rows.startswith(rows_before)
@@ -302,12 +301,9 @@ def test_an_interrupted_budget_counts_what_was_authorised(tmp_path: Path, air: A
     sections = {**sections_of(), "privacy": {"budget_epsilon": 4.0}}
     folder = tmp_path / "run"
     for _ in range(30):
-        with crash_at("exchange", 1, after=True):
-            try:
-                result = run(sections, folder, resume=True)
-                break
-            except CrashError:
-                pass
+        with crash_at("exchange", 1, after=True), contextlib.suppress(CrashError):
+            result = run(sections, folder, resume=True)
+            break
     else:
         pytest.fail("the budget never ran out")
     assert (result.status, result.uplinks) == ("budget spent", 0)

@@ -1,0 +1,63 @@
+"""What pictures of a radio uplink are drawn from, in a few hundred kilobytes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import welch
+
+from fl.nodes.air import AirFormat
+from fl.nodes.messages import Decision
+from fl.nodes.server import POWER_BLOCK, Soundings, block_power
+from phy.numerology import Numerology
+
+
+def take_snapshot(
+    air: AirFormat,
+    names: Sequence[str],
+    soundings: Soundings,
+    decisions: Sequence[Decision],
+    payload: NDArray[np.complex64],
+    cells: NDArray[np.complex64],
+) -> dict[str, NDArray[np.generic]]:
+    """Measurements and plan of one uplink, and of the updates nothing but the aggregate that was released.
+
+    names: of the transmitters, in the order of their slots. payload: the received frame (n,). cells: of the aggregate.
+    """
+    states = soundings.states
+    rate_hz = air.numerology.sample_rate_hz
+    layout = {
+        "quiet_samples": air.quiet_samples,
+        "slot_samples": air.slot_samples,
+        "gap_samples": air.gap_samples,
+        "turnaround_samples": air.turnaround_samples,
+        "guard_samples": air.guard_samples,
+        "payload_samples": air.payload.length,
+        "block_samples": POWER_BLOCK,
+        "cells_received": cells.size,
+    }
+    return {
+        "names": np.array(names),
+        "channels": np.stack([state.channel for state in states]),
+        "channel_var": np.stack([state.channel_var for state in states]).astype(np.float32),
+        "cfo_hz": rate_hz * np.array([state.cfo_cycles_per_sample for state in states]),
+        "cfo_std_hz": rate_hz * np.array([state.cfo_std_cycles_per_sample for state in states]),
+        "backoffs": np.array([decision.backoff for decision in decisions]),
+        "phase_error_rad": np.array([decision.phase_error_rad for decision in decisions]),
+        "cells": cells.reshape(-1)[:4096],
+        "sounding_power": soundings.power,
+        "slot_starts": np.array([air.slot_start(slot) for slot in range(len(states))]),
+        "payload_power": block_power(payload),
+        "spectrum": _power_density(payload[air.payload.payload_slice], air.numerology),
+        "noise_var_real_per_bin": np.array(soundings.noise.noise_var_real_per_bin),
+        "noise_bins": np.array(soundings.noise.bins),
+        "sample_rate_hz": np.array(rate_hz),
+        **{name: np.array(value) for name, value in layout.items()},
+    }
+
+
+def _power_density(samples: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.float64]:
+    """Welch's estimate per FFT bin (fft_size,), in FFT order: power per Hz, full scale 1."""
+    size = numerology.fft_size
+    _, density = welch(samples, numerology.sample_rate_hz, nperseg=size, detrend=False, return_onesided=False)
+    return np.asarray(density, dtype=np.float64)
