@@ -215,10 +215,10 @@ def test_many_crashes_in_one_run(tmp_path: Path, whole: RunResult, air: Air, see
     result = None
     rows_before = b""
     for _ in range(12):
-        with crash_at(draw.choice(list(POINTS)), draw.choice([1, 1, 2, 3]), after=draw.random() < 0.5):
-            with contextlib.suppress(CrashError):
-                result = run(sections_of(), folder, resume=True)
-                break
+        crash = crash_at(draw.choice(list(POINTS)), draw.choice([1, 1, 2, 3]), after=draw.random() < 0.5)
+        with crash, contextlib.suppress(CrashError):
+            result = run(sections_of(), folder, resume=True)
+            break
         if folder.exists():
             rows = (folder / "ledger.jsonl").read_bytes()
             assert rows.startswith(rows_before)
