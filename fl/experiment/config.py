@@ -228,11 +228,6 @@ class PrivacyConfig(Section):
     budget_epsilon: NotNegative = 0.0
     """The run stops before the uplink that would exceed it; 0 means no budget."""
 
-    @property
-    def accountant_name(self) -> str:
-        """For messages."""
-        return self.accountant.value
-
 
 class RunConfig(Section):
     """A whole run."""

@@ -1,4 +1,7 @@
-"""What nodes say to each other: frozen, public, small enough for any link."""
+"""What nodes say to each other: frozen and small enough for any link.
+
+All of it is public, except `Sent`: see there.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +20,7 @@ class Sound:
 
 
 @dataclass(frozen=True)
-class ChannelState:
+class SoundedChannel:
     """Server to transmitter: what its sounding showed.
 
     channel: complex64 (U,), received over sent cell at each used subcarrier. channel_var: E|error|^2 of each entry
@@ -56,7 +59,7 @@ class Announcement:
     """Server to client: the common factor, this client's channel, and when the payload will start and end."""
 
     alpha_u: float
-    state: ChannelState
+    state: SoundedChannel
     payload_start_sample: int
     payload_samples: int
 
@@ -82,7 +85,7 @@ class JammingOrder:
     """Server to jammer: the noise that must arrive, as a standard deviation per real coordinate."""
 
     received_std_real: float
-    state: ChannelState
+    state: SoundedChannel
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,10 @@ class Transmit:
 
 @dataclass(frozen=True)
 class Sent:
-    """Transmitter to server: what left. clipped_energy: of what clipping took away, as it arrives in the cells."""
+    """Transmitter to whoever runs the simulation: what left. clipped_energy: of what clipping took away, as it arrives.
+
+    What clips depends on the update, so on machines of their own nodes must keep the two clipped values to themselves.
+    """
 
     samples: int
     clipped_samples: int

@@ -10,7 +10,7 @@ from calibration.diagnostics import diagnose_silence
 from calibration.noise import NoiseMeasurement, SigmaBound, noise_of, sigma_lower_bound
 from calibration.silence import observe_silence
 from fl.nodes.air import SLOTS_PER_GROUP, AirFormat
-from fl.nodes.messages import ChannelState, Sound
+from fl.nodes.messages import Sound, SoundedChannel
 from hardware.errors import CaptureError
 from hardware.radio import Radio
 from hardware.samples import Capture
@@ -39,7 +39,7 @@ class Soundings:
 
     noise: NoiseMeasurement
     sigma: SigmaBound
-    states: tuple[ChannelState, ...]
+    states: tuple[SoundedChannel, ...]
     power: NDArray[np.float32]
 
 
@@ -57,7 +57,7 @@ class ServerNode:
         air = self.air
         silence = self.radio.receive(air.quiet_samples, start_sample).checked(air.quiet_samples).samples
         noise = self._noise(silence)
-        states: list[ChannelState] = []
+        states: list[SoundedChannel] = []
         power = np.full(air.sounding_phase_samples(len(self.names)) // POWER_BLOCK, np.nan, np.float32)
         power[: silence.size // POWER_BLOCK] = block_power(silence)
         for first in range(0, len(self.names), SLOTS_PER_GROUP):
@@ -86,7 +86,7 @@ class ServerNode:
     def _margin(self) -> int:
         return self.air.gap_samples // 2
 
-    def _states(self, capture: Capture, slots: range) -> list[ChannelState]:
+    def _states(self, capture: Capture, slots: range) -> list[SoundedChannel]:
         air = self.air
         symbols, offsets, frequencies = self._symbols(capture, slots)
         pilots = sounding_cells(air.numerology, air.sounding_symbols)
@@ -95,7 +95,7 @@ class ServerNode:
         channel_var = self._error_var(cells, pilots, estimate, slots)
         middle = self._margin + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
         return [
-            ChannelState(
+            SoundedChannel(
                 channel=estimate.channel[place],
                 channel_var=channel_var[place],
                 cfo_cycles_per_sample=frequencies[place][0],
@@ -106,7 +106,7 @@ class ServerNode:
             for place in range(len(slots))
         ]
 
-    def _require_heard(self, slot: int, state: ChannelState) -> None:
+    def _require_heard(self, slot: int, state: SoundedChannel) -> None:
         """A transmitter that does not stand out of the noise by 10 dB after averaging was not heard."""
         if float(np.mean(np.abs(state.channel) ** 2)) < 10.0 * float(np.mean(state.channel_var)):
             raise self._not_found(slot)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.nodes.air import AirFormat
-from fl.nodes.messages import ChannelState, Sent, Sound
+from fl.nodes.messages import Sent, Sound, SoundedChannel
 from hardware.radio import Radio
 from phy.frame import SoundingFrame, sounding_samples
 from phy.impairments import rotate
@@ -56,7 +56,7 @@ class Transmitter:
         report = self.radio.transmit(samples, order.start_sample + self.offset_samples)
         return Sent(samples.size, report.clipped_samples, 0.0)
 
-    def follow(self, state: ChannelState) -> None:
+    def follow(self, state: SoundedChannel) -> None:
         """Take over the counter's offset that the sounding showed."""
         self.offset_samples -= state.offset_samples
 
@@ -64,7 +64,7 @@ class Transmitter:
         self,
         cells: NDArray[np.complex64],
         gains: NDArray[np.complex64],
-        state: ChannelState,
+        state: SoundedChannel,
         start_sample: int,
         *,
         allow_clipping: bool,
@@ -92,14 +92,14 @@ class Transmitter:
         lost = self._lost_energy(samples, state) if report.clipped_samples else 0.0
         return Sent(samples.size, report.clipped_samples, lost)
 
-    def _lost_energy(self, samples: NDArray[np.complex64], state: ChannelState) -> float:
+    def _lost_energy(self, samples: NDArray[np.complex64], state: SoundedChannel) -> float:
         """Energy of what shortening samples to |x| = 1 takes away, as it arrives in the server's cells."""
         lost = samples * (1.0 - 1.0 / np.maximum(np.abs(samples), np.float32(1.0)))
         cells = demodulate(lost.astype(np.complex64), self.air.numerology) * state.channel
         return float(np.vdot(cells, cells).real)
 
 
-def relative_error(state: ChannelState, air: AirFormat) -> NDArray[np.float64]:
+def relative_error(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
     """Bound on |H - H^|/|H^| (U,) that holds for all used k at once with the agreed confidence.
 
     Noise, q std[k], and what the estimator's projection loses where there is no noise.
@@ -108,11 +108,11 @@ def relative_error(state: ChannelState, air: AirFormat) -> NDArray[np.float64]:
     return np.asarray(air.error_quantile() * state.relative_std + ESTIMATOR_BIAS * rms * np.abs(state.inverse))
 
 
-def relative_gain_upper(state: ChannelState, air: AirFormat) -> float:
+def relative_gain_upper(state: SoundedChannel, air: AirFormat) -> float:
     """max_k |H|/|H^| at the agreed confidence."""
     return float(1.0 + relative_error(state, air).max())
 
 
-def gains_lower(state: ChannelState, air: AirFormat) -> NDArray[np.float64]:
+def gains_lower(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
     """Lower bounds on |H[k]| (U,) at the agreed confidence; 0 where it cannot be told from noise."""
     return np.asarray(np.maximum(0.0, 1.0 - relative_error(state, air)) / np.abs(state.inverse))

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fl.nodes.air import AirFormat
-from fl.nodes.messages import ChannelState
+from fl.nodes.messages import SoundedChannel
 from fl.nodes.radio_uplink import RadioPower, RadioUplink
 from fl.nodes.transmitter import Transmitter, Workspace
 from fl.privacy.clipping import BoundedUpdate, clip_update
@@ -196,9 +196,9 @@ def true_channel(lab: OpenLab, name: str, numerology: Numerology = NUMEROLOGY) -
     return np.asarray(np.exp(-2j * np.pi * numerology.used_frequencies[:, None] * delays) @ taps)
 
 
-def state_of(channel: NDArray[Any], std: float = 0.0, **changes: Any) -> ChannelState:
+def state_of(channel: NDArray[Any], std: float = 0.0, **changes: Any) -> SoundedChannel:
     """What a sounding of this channel shows, with errors of standard deviation `std`."""
-    return ChannelState(
+    return SoundedChannel(
         **{
             "channel": np.asarray(channel, np.complex64),
             "channel_var": np.full(len(channel), std**2),

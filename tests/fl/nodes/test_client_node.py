@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fl.errors import PrivacyError
 from fl.nodes.air import AirFormat
 from fl.nodes.client import ClientNode
-from fl.nodes.messages import Announcement, ChannelState, Decision, Sound, Transmit
+from fl.nodes.messages import Announcement, Decision, Sound, SoundedChannel, Transmit
 from fl.nodes.transmitter import ESTIMATOR_BIAS, gains_lower, relative_gain_upper
 from fl.privacy.clipping import BoundedUpdate, clip_update
 from fl.uplink.modes import Backoff
@@ -32,7 +32,7 @@ def channel_of(seed: int, floor: float = 0.0) -> NDArray[np.complex128]:
 
 
 def client_of(
-    state: ChannelState, alpha_u: float, *, backoff: Backoff = Backoff.WORST_CASE, air: AirFormat = AIR
+    state: SoundedChannel, alpha_u: float, *, backoff: Backoff = Backoff.WORST_CASE, air: AirFormat = AIR
 ) -> tuple[ClientNode, Recorder]:
     """A client that has decided, and its radio."""
     radio = Recorder()
@@ -52,7 +52,7 @@ def arrived(radio: Recorder, channel: NDArray[np.complex128], air: AirFormat = A
     return air.grid.to_coordinates(cells.astype(np.complex64)).astype(np.float64)
 
 
-def decided(state: ChannelState, alpha_u: float, start: int = 1000, samples: int = 500) -> Decision:
+def decided(state: SoundedChannel, alpha_u: float, start: int = 1000, samples: int = 500) -> Decision:
     node = ClientNode(transmitter_of(Recorder(), AIR), WEIGHT, TAU)
     return node.decide(Announcement(alpha_u, state, start, samples))
 
