@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+# A shell's background jobs ignore SIGINT, and what they start inherits that: Ctrl-C would then do nothing in any test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 START = "import sys; from fl.experiment.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -23,6 +23,6 @@ def test_every_data_file_of_the_packages_is_installed() -> None:
         for path in ROOT.joinpath(*package.split(".")).glob(pattern)
     }
     assert installed == {
-        path for top in ("phy", "hardware", "calibration", "fl") for path in (ROOT / top).rglob("*.toml")
+        path for top in TOPS for suffix in ("css", "html", "toml") for path in (ROOT / top).rglob(f"*.{suffix}")
     }
     assert installed
