@@ -1,0 +1,33 @@
+"""Words of an AD936x on the wire and samples: exact scales, nothing wraps, no float64.
+
+To transmit, 2^14 is full scale 1.0 by convention: the converter takes twice that, which leaves 6 dB for the overshoot
+of the interpolation filters. Received words have 12 bits, and 2048 is full scale 1.0.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+TX_FULL_SCALE = 1 << 14
+RX_FULL_SCALE = 1 << 11
+RX_LIMIT = RX_FULL_SCALE - 1
+"""A word of this magnitude or more is at the converter's limit: the true value may lie beyond."""
+
+Words = NDArray[np.int16]
+"""(n, 2): I and Q."""
+
+
+def to_words(samples: NDArray[np.complex64], scale: float) -> Words:
+    """Words (n, 2) of samples (n,) times `scale`, 0 < scale <= 1, rounded to nearest. |x| <= 1 gives |word| <= 2^14."""
+    parts = np.ascontiguousarray(samples).view(np.float32) * np.float32(scale * TX_FULL_SCALE)
+    np.rint(parts, out=parts)
+    np.clip(parts, -TX_FULL_SCALE, TX_FULL_SCALE, out=parts)
+    return parts.astype(np.int16).reshape(-1, 2)
+
+
+def to_samples(words: Words) -> tuple[NDArray[np.complex64], int]:
+    """Samples (n,) of received words (n, 2), and how many of them have I or Q at the converter's limit."""
+    at_limit = (words >= RX_LIMIT) | (words <= -RX_LIMIT)
+    clipped = int(np.count_nonzero(at_limit.any(axis=1)))
+    parts = words.astype(np.float32)
+    parts *= np.float32(1.0 / RX_FULL_SCALE)
+    return parts.view(np.complex64).reshape(-1), clipped

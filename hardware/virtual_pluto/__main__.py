@@ -1,0 +1,59 @@
+"""Serve the virtual radios of a lab from a process of their own: `python -m hardware.virtual_pluto LAB`.
+
+Prints one line of JSON, {"uris": {name: uri}}, when it listens, and serves until SIGTERM, SIGINT, or, with
+--exit-with-stdin, until its standard input ends, which happens when its parent dies, whatever kills it.
+"""
+
+import argparse
+import json
+import os
+import select
+import signal
+import sys
+
+from hardware.lab import find_lab
+from hardware.virtual_pluto.emulator import IIOD_PORT, Emulator
+from phy.errors import AirdpError
+
+
+def main() -> int:
+    """Serve until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m hardware.virtual_pluto", description=__doc__)
+    parser.add_argument("lab", metavar="LAB", help="shipped name or lab file")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the simulated air (default 1)")
+    parser.add_argument("--port", type=int, default=IIOD_PORT, metavar="P", help=f"of all radios (default {IIOD_PORT})")
+    parser.add_argument("--paced", action="store_true", help="let time follow the wall clock")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
+    options = parser.parse_args()
+    signals = _signals()
+    try:
+        with Emulator(find_lab(options.lab), seed=options.seed, port=options.port, paced=options.paced) as emulator:
+            print(json.dumps({"uris": emulator.uris}), flush=True)  # noqa: T201 - this is its answer
+            _wait(signals, options.exit_with_stdin)
+    except AirdpError as error:
+        print(f"virtual Pluto: error: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+def _signals() -> int:
+    """A descriptor that becomes readable when a signal to stop comes, whichever thread the system gives it to."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    return reader
+
+
+def _wait(signals: int, with_stdin: bool) -> None:
+    """Until a signal comes, or until standard input ends where that counts."""
+    watched = [signals, 0] if with_stdin else [signals]
+    while True:
+        ready, _, _ = select.select(watched, [], [])
+        if signals in ready or not os.read(0, 4096):
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""One virtual radio: its chip, its cores, its open buffers. Everything here is under the lab's lock."""
+
+import math
+import threading
+
+import numpy as np
+
+from hardware.lab import LabRadio
+from hardware.settings import RadioSettings
+from hardware.virtual_pluto.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
+from hardware.virtual_pluto.dds import Dds
+from hardware.virtual_pluto.registers import OVERFLOW, UNDERFLOW, Registers
+from hardware.virtual_pluto.transceiver import Transceiver
+from hardware.virtual_pluto.words import Samples
+from phy.units import db_to_power_ratio
+
+DEFAULT_BLOCKS = 4
+MOST_BLOCKS = 64
+# The weakest signal that the chip's power meter can tell from none.
+_WEAKEST_DB = 127.5
+
+
+class VirtualRadio:
+    """State of one radio; `lock` is that of the whole lab."""
+
+    def __init__(self, radio: LabRadio, lock: threading.Lock) -> None:
+        self.name = radio.name
+        self.lock = lock
+        self.chip = Transceiver.booted(radio.settings)
+        self.dds = Dds()
+        self.rx_registers = Registers()
+        self.tx_registers = Registers()
+        self.tx: TxBuffer | CyclicTxBuffer | None = None
+        self.rx: list[RxBuffer] = []
+        self.rx_blocks = DEFAULT_BLOCKS
+        self.tx_blocks = DEFAULT_BLOCKS
+        self.pending_rx_drops = 0
+        self.pending_tx_drops = 0
+        self.counter = 0
+        self.overflows = 0
+        self.underflows = 0
+        self.streamed_samples = 0
+        self._heard_power = 0.0
+
+    def settings(self) -> RadioSettings:
+        """The chip's settings as the simulated air takes them. A filter of the sender's is not simulated."""
+        chip = self.chip
+        return RadioSettings(
+            sample_rate_hz=chip.rate_hz,
+            tx_center_hz=chip.tx_lo_hz,
+            rx_center_hz=chip.rx_lo_hz,
+            bandwidth_hz=chip.rx_bandwidth_hz,
+            tx_gain_db=chip.tx_gain_db,
+            rx_gain_db=chip.rx_gain_db,
+        )
+
+    def next_tx(self, count: int) -> Samples | None:
+        """The next `count` samples for the converter, None for silence. Too few in a queue leave it dry."""
+        if self.tx is None:
+            return self.dds.samples(count, self.counter) if self.dds.on else None
+        self.streamed_samples += count
+        if isinstance(self.tx, TxBuffer) and not self.tx.ready:
+            if self.tx.run_dry():
+                self.underflow()
+            return None
+        return self.tx.take(count)
+
+    def underflow(self) -> None:
+        """Note that the transmitter had nothing to send."""
+        self.underflows += 1
+        self.tx_registers.raise_status(UNDERFLOW)
+
+    def overflow(self, blocks: int) -> None:
+        """Note that received blocks were lost."""
+        self.overflows += blocks
+        self.rx_registers.raise_status(OVERFLOW)
+
+    def take_tx_drop(self) -> bool:
+        """Whether the block that has just come is to be lost."""
+        if not self.pending_tx_drops:
+            return False
+        self.pending_tx_drops -= 1
+        self.underflow()
+        return True
+
+    def drop_rx(self, blocks: int) -> None:
+        """Let each open buffer, or the next one to be opened, lose its next blocks."""
+        if not self.rx:
+            self.pending_rx_drops = blocks
+        for buffer in self.rx:
+            buffer.drops = blocks
+
+    def heard(self, samples: Samples) -> None:
+        """Note received samples, after the receiver's gain, for the power meter."""
+        # A part is enough, and it is not to cost time.
+        values = samples[:1024].view(np.float32)
+        power = float(np.mean(values * values)) * 2.0
+        self._heard_power = power / db_to_power_ratio(self.chip.rx_gain_db)
+
+    def rssi_db(self) -> float:
+        """Power at the antenna in dB below full scale at 0 dB of gain, in steps of a quarter."""
+        if self._heard_power <= 0.0:
+            return _WEAKEST_DB
+        return min(max(round(-40.0 * math.log10(self._heard_power)) / 4.0, 0.0), _WEAKEST_DB)
+
+    def tx_power(self) -> float:
+        """Mean |x|^2, after the attenuator, of the block that is being sent or was sent last; 0 when nothing is."""
+        if not self.chip.transmits:
+            return 0.0
+        if self.tx is not None:
+            last = self.tx.last
+            power = 0.0 if last is None else float(np.mean(np.square(last.view(np.float32), dtype=np.float64))) * 2.0
+        else:
+            power = self.dds.power() if self.dds.on else 0.0
+        return power * db_to_power_ratio(self.chip.tx_gain_db)

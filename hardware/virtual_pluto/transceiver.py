@@ -1,0 +1,175 @@
+"""The settings of an AD9361 and what its driver lets them be: what cannot be raises `RefusalError`."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hardware.settings import RadioSettings
+from hardware.virtual_pluto.attributes import choice, decimal, flag, whole
+from hardware.virtual_pluto.refusal import invalid
+
+LO_HZ = (70_000_000, 6_000_000_000)
+"""The firmware's wide range, which the lab's radios are assumed to have; a stock Pluto says 325 MHz to 3.8 GHz."""
+RX_BANDWIDTH_HZ = (200_000, 56_000_000)
+TX_BANDWIDTH_HZ = (200_000, 40_000_000)
+RX_GAIN_DB = (-3.0, 71.0)
+TX_GAIN_DB = (-89.75, 0.0)
+LOWEST_RATE_HZ = 2_083_333
+LOWEST_RATE_WITH_FIR_HZ = 520_833
+HIGHEST_RATE_HZ = 61_440_000
+MANUAL = "manual"
+
+CHOICES: dict[str, Sequence[str]] = {
+    "gain_control_mode": (MANUAL, "fast_attack", "slow_attack", "hybrid"),
+    "rx_port": ("A_BALANCED", "B_BALANCED", "C_BALANCED", "A_N", "A_P", "B_N", "B_P", "C_N", "C_P", "TX_MONITOR1"),
+    "tx_port": ("A", "B"),
+    "ensm_mode": ("sleep", "wait", "alert", "fdd", "pinctrl", "pinctrl_fdd_indep"),
+    "calib_mode": ("auto", "manual", "manual_tx_quad", "tx_quad", "rf_dc_offs", "rssi_gain_step"),
+    "trx_rate_governor": ("nominal", "highest_osr"),
+}
+_ON_AIR = ("fdd", "pinctrl", "pinctrl_fdd_indep")
+# Oversampling of the converters at each rate; the driver tries to keep the ADC between 25 and 640 MHz.
+_ADC_RANGE_HZ = (25_000_000, 640_000_000)
+_DAC_HIGHEST_HZ = 320_000_000
+
+
+@dataclass
+class Transceiver:
+    """State of one chip. Rates, frequencies and bandwidths are whole numbers of Hz, as the driver keeps them."""
+
+    rate_hz: int
+    rx_lo_hz: int
+    tx_lo_hz: int
+    rx_bandwidth_hz: int
+    tx_bandwidth_hz: int
+    rx_gain_db: float
+    tx_gain_db: float = TX_GAIN_DB[0]
+    rx_fir: bool = False
+    tx_fir: bool = False
+    rx_lo_down: bool = False
+    tx_lo_down: bool = False
+    loopback: int = 0
+    fir_config: str = "FIR Rx: 0,0 Tx: 0,0"
+    xo_correction_hz: int = 40_000_000
+    tracking: dict[str, bool] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("quadrature_tracking_en", "rf_dc_offset_tracking_en", "bb_dc_offset_tracking_en"), True
+        )
+    )
+    chosen: dict[str, str] = field(
+        default_factory=lambda: {
+            "gain_control_mode": "slow_attack",
+            "rx_port": "A_BALANCED",
+            "tx_port": "A",
+            "ensm_mode": "fdd",
+            "calib_mode": "auto",
+            "trx_rate_governor": "nominal",
+        }
+    )
+
+    @classmethod
+    def booted(cls, settings: RadioSettings) -> "Transceiver":
+        """As a lab wants it, except that it is parked: lowest transmit power, automatic gain control."""
+        rate_hz = _clamped(settings.sample_rate_hz, (LOWEST_RATE_WITH_FIR_HZ, HIGHEST_RATE_HZ))
+        fir = rate_hz < LOWEST_RATE_HZ
+        return cls(
+            rate_hz=rate_hz,
+            rx_lo_hz=_clamped(settings.rx_center_hz, LO_HZ),
+            tx_lo_hz=_clamped(settings.tx_center_hz, LO_HZ),
+            rx_bandwidth_hz=_clamped(settings.bandwidth_hz, RX_BANDWIDTH_HZ),
+            tx_bandwidth_hz=_clamped(settings.bandwidth_hz, TX_BANDWIDTH_HZ),
+            rx_gain_db=float(round(min(max(settings.rx_gain_db, RX_GAIN_DB[0]), RX_GAIN_DB[1]))),
+            rx_fir=fir,
+            tx_fir=fir,
+        )
+
+    @property
+    def transmits(self) -> bool:
+        """Whether samples reach the antenna."""
+        return not self.tx_lo_down and self.chosen["ensm_mode"] in _ON_AIR and self.loopback != 2
+
+    @property
+    def receives(self) -> bool:
+        """Whether samples come from the antenna."""
+        return not self.rx_lo_down and self.chosen["ensm_mode"] in _ON_AIR
+
+    @property
+    def lowest_rate_hz(self) -> int:
+        """Both filters decimate by four, where they are on."""
+        return LOWEST_RATE_WITH_FIR_HZ if self.rx_fir and self.tx_fir else LOWEST_RATE_HZ
+
+    def set_rate(self, value: str) -> None:
+        """Of both directions: they share a clock."""
+        self.rate_hz = int(decimal(value, (self.lowest_rate_hz, HIGHEST_RATE_HZ)))
+
+    def set_fir(self, value: str, *, rx: bool = False, tx: bool = False) -> None:
+        """Switch the filters of one or both directions; they must stay on where the rate needs them."""
+        on = flag(value)
+        needed = self.rate_hz < LOWEST_RATE_HZ
+        if needed and not on:
+            raise invalid(f"{self.rate_hz} S/s needs the FIR filters")
+        self.rx_fir = on if rx else self.rx_fir
+        self.tx_fir = on if tx else self.tx_fir
+
+    def set_fir_config(self, value: str) -> None:
+        """Load filter taps: lines "RX 3 GAIN -6 DEC 4", "TX 3 GAIN 0 INT 4", then one "rx,tx" pair for each tap."""
+        taps = 0
+        factors = {"DEC": 1, "INT": 1}
+        for line in value.replace("\0", "").splitlines():
+            words = line.split()
+            if not words or words[0].startswith("#"):
+                continue
+            if words[0] in {"RX", "TX"}:
+                for key, number in itertools.pairwise(words):
+                    if key in factors:
+                        factors[key] = whole(number, (1, 4))
+            elif words[0] in {"RRX", "RTX", "BWRX", "BWTX"}:
+                continue
+            else:
+                for number in line.split(","):
+                    whole(number, (-32768, 32767))
+                taps += 1
+        if not 16 <= taps <= 128 or taps % 16:
+            raise invalid(f"{taps} taps: expected 16 to 128 in steps of 16")
+        self.fir_config = f"FIR Rx: {taps},{factors['DEC']} Tx: {taps},{factors['INT']}"
+
+    def set_rx_gain(self, value: str) -> None:
+        """Outside manual mode the driver logs an error, changes nothing and reports success: so does this."""
+        if self.chosen["gain_control_mode"] == MANUAL:
+            self.rx_gain_db = float(round(decimal(value, RX_GAIN_DB)))
+
+    def set_tx_gain(self, value: str) -> None:
+        """To the nearest quarter of a decibel."""
+        self.tx_gain_db = round(decimal(value, TX_GAIN_DB) * 4) / 4
+
+    def set_choice(self, name: str, value: str) -> None:
+        """One of `CHOICES`."""
+        self.chosen[name] = choice(value, CHOICES[name])
+
+    def path_rates(self) -> tuple[str, str]:
+        """Rates along the receive and the transmit path, from the PLL to the samples."""
+        halved = 1
+        while self.rate_hz * halved < _ADC_RANGE_HZ[0] or (
+            halved < 8 and self.rate_hz * halved * 2 <= _ADC_RANGE_HZ[1]
+        ):
+            halved *= 2
+        adc = self.rate_hz * halved
+        dac = adc if adc <= _DAC_HIGHEST_HZ else adc // 2
+        pll = adc
+        while pll * 2 <= 1_430_000_000:
+            pll *= 2
+        rx = (f"BBPLL:{pll}", f"ADC:{adc}", *self._halves(adc, ("R2", "R1", "RF"), self.rx_fir), "RXSAMP")
+        tx = (f"BBPLL:{pll}", f"DAC:{dac}", *self._halves(dac, ("T2", "T1", "TF"), self.tx_fir), "TXSAMP")
+        return f"{' '.join(rx)}:{self.rate_hz}", f"{' '.join(tx)}:{self.rate_hz}"
+
+    def _halves(self, rate_hz: int, names: Sequence[str], fir: bool) -> list[str]:
+        lowest = self.rate_hz * (4 if fir and rate_hz >= 4 * self.rate_hz else 1)
+        rates = []
+        for name in names:
+            rate_hz = max(rate_hz // 2, lowest)
+            rates.append(f"{name}:{rate_hz}")
+        return rates
+
+
+def _clamped(value: float, bounds: tuple[int, int]) -> int:
+    return min(max(round(value), bounds[0]), bounds[1])

@@ -1,0 +1,47 @@
+"""Words on the wire and samples in the air.
+
+Received words are 12 bits: 2048 is full scale 1.0, and what is beyond saturates at -2048 and 2047. Words to transmit
+are 16 bits: by convention 2^14 is full scale 1.0, though the converter takes twice that. Such samples go to the
+simulated front end as amplitudes above 1, which its converter (`dac_bits`) clips and an ideal one sends. The sinks of
+gr-iio take 1.0 for 2^15, which is 2.0 here.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+RX_FORMAT = "le:S12/16>>0"
+TX_FORMAT = "le:S16/16>>0"
+RX_FULL_SCALE_WORD = 2048
+TX_FULL_SCALE_WORD = 1 << 14
+TX_CONVERTER_FULL_SCALE = 32767 / TX_FULL_SCALE_WORD
+
+Words = NDArray[np.int16]
+Samples = NDArray[np.complex64]
+
+_RX_SCALE = np.float32(RX_FULL_SCALE_WORD)
+_TX_SCALE = np.float32(1.0 / TX_FULL_SCALE_WORD)
+
+
+def rx_words(samples: Samples) -> Words:
+    """Words (n, 2), I and Q, of received samples (n,)."""
+    scaled = samples.view(np.float32) * _RX_SCALE
+    np.rint(scaled, out=scaled)
+    np.clip(scaled, -_RX_SCALE, _RX_SCALE - 1, out=scaled)
+    return scaled.astype(np.int16).reshape(-1, 2)
+
+
+def looped_words(samples: Samples) -> Words:
+    """Words (n, 2) that digital loopback gives for samples to transmit: the 12 upper of their 16 bits."""
+    scaled = samples.view(np.float32) * np.float32(TX_FULL_SCALE_WORD / 16)
+    np.floor(scaled, out=scaled)
+    return scaled.astype(np.int16).reshape(-1, 2)
+
+
+def tx_samples(words: Words, mask: int, out: Samples) -> None:
+    """Samples (n,) into `out` from words (n, channels); what the mask leaves out is zero."""
+    target = out.view(np.float32).reshape(-1, 2)
+    if mask == 3:
+        np.multiply(words, _TX_SCALE, out=target, casting="same_kind")
+        return
+    target[...] = 0.0
+    np.multiply(words[:, 0], _TX_SCALE, out=target[:, mask - 1], casting="same_kind")
