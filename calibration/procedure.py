@@ -248,6 +248,7 @@ class _Turn:
         try:
             steps.begin(f"{name}: {plan.soundings} soundings")
             settings = self._radio.configure(self._station.settings)
+            self._lab.ready()
             soundings = [self._sound() for _ in range(plan.soundings)]
             links = [sounding.link for sounding in soundings]
             delays = relative_delays(links, plan.numerology)

@@ -11,6 +11,6 @@ Conventions of this package:
 * Settings are written, read back and compared; a lab's limits are checked before anything is written.
 * `errors` has everything that can go wrong; all of it derives from `phy.errors.AirdpError`.
 
-`radio` is the contract of every backend, `loopback` the backend on the simulated air of `medium`, `lab` the file that
-says which radios there are.
+`radio` is the contract of every backend, `loopback` the backend on the simulated air of `medium`, `pluto_lab` that of
+ADALM-Plutos and `pluto_virtual` that of emulated ones, `lab` the file that says which radios there are.
 """

@@ -19,6 +19,10 @@ class TxUnderflowError(HardwareError):
     """The transmitter ran out of samples within a burst: what was sent is not what was given."""
 
 
+class AlignmentError(HardwareError):
+    """A transmitter's sample count has no known relation to the server's: nothing was sent. See `OpenLab.ready`."""
+
+
 class TxSamplesError(HardwareError):
     """Samples that cannot be sent: NaN or infinite, of the wrong type or shape, or none at all. Nothing was sent."""
 

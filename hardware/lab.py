@@ -15,7 +15,8 @@ A lab file is TOML:
     name = "client"                  # with a count: client-1, client-2, …
     role = "client"
     count = 5
-    [medium]                         # for the loopback: see `hardware.medium_settings`
+    [medium]                         # for simulated air: see `hardware.medium_settings`
+    [pluto]                          # for Plutos: see `hardware.pluto_settings`
 
 Sections for one backend are ignored by the others, so that a lab file moves from one to another as it is.
 """
@@ -26,13 +27,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Protocol, Self
 
 from pydantic import Field, ValidationError, model_validator
 
 from hardware.errors import HardwareError, LabFileError
 from hardware.medium import ClockMode, Medium
 from hardware.medium_settings import Finite, MediumSettings, Pair
+from hardware.pluto_settings import PlutoSettings
 from hardware.radio import Radio
 from hardware.sections import Section, choice, explain, nearest
 from hardware.settings import Capabilities, Limits, RadioSettings
@@ -48,16 +50,26 @@ class Role(StrEnum):
     JAMMER = "jammer"
 
 
+class Air(Protocol):
+    """Simulated air, here or in another process."""
+
+    def new_block(self, block: int) -> None:
+        """Begin fading block `block`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Backend:
     """A way to reach radios.
 
     connect: (lab, seed, stack) to the lab's radios by name, each entered into the stack as soon as it is open, and the
-    medium where the air is simulated.
+    air where it is simulated. align: gives the radios one count of samples where they have not got it by themselves,
+    and returns the names of those whose count changed.
     """
 
     capabilities: Capabilities
-    connect: Callable[["Lab", int, ExitStack], tuple[dict[str, Radio], Medium | None]]
+    connect: Callable[["Lab", int, ExitStack], tuple[dict[str, Radio], Air | None]]
+    align: Callable[["OpenLab"], tuple[str, ...]] | None = None
 
 
 def _loopback() -> Backend:
@@ -66,8 +78,24 @@ def _loopback() -> Backend:
     return BACKEND
 
 
+def _pluto() -> Backend:
+    from hardware.pluto_lab import BACKEND
+
+    return BACKEND
+
+
+def _pluto_virtual() -> Backend:
+    from hardware.pluto_virtual import BACKEND
+
+    return BACKEND
+
+
 # Functions, because a backend may import what is not installed everywhere.
-BACKENDS: Mapping[str, Callable[[], Backend]] = {"loopback": _loopback}
+BACKENDS: Mapping[str, Callable[[], Backend]] = {
+    "loopback": _loopback,
+    "pluto": _pluto,
+    "pluto-virtual": _pluto_virtual,
+}
 
 
 @dataclass(frozen=True)
@@ -93,6 +121,7 @@ class Lab:
     timeout_s: float = 5.0
     medium: MediumSettings = field(default_factory=MediumSettings)
     source: str = "lab"
+    pluto: PlutoSettings = field(default_factory=PlutoSettings)
 
     def __post_init__(self) -> None:
         """Refuse labs that cannot work, with the reason and the place."""
@@ -149,6 +178,40 @@ class Lab:
         """The jammer's radio, where there is one."""
         return next((radio for radio in self.radios if radio.role is Role.JAMMER), None)
 
+    def to_tables(self) -> dict[str, Any]:
+        """The tables of a lab file that `parse_lab` makes an equal lab of, but for its source."""
+        common = self.ps.settings
+        limits = {"band_hz": list(self.limits.band_hz), "max_tx_gain_db": self.limits.max_tx_gain_db}
+        if self.limits.max_rx_gain_db is not None:
+            limits["max_rx_gain_db"] = self.limits.max_rx_gain_db
+        return {
+            "lab": {
+                "name": self.name,
+                "backend": self.backend,
+                "sample_rate_hz": common.sample_rate_hz,
+                "center_hz": common.rx_center_hz,
+                "bandwidth_hz": common.bandwidth_hz,
+                "tx_gain_db": common.tx_gain_db,
+                "rx_gain_db": common.rx_gain_db,
+                "clock": self.clock_mode.value,
+                "timeout_s": self.timeout_s,
+            },
+            "limits": limits,
+            "radio": [
+                {
+                    "name": radio.name,
+                    "role": radio.role.value,
+                    "address": radio.address,
+                    "tx_gain_db": radio.settings.tx_gain_db,
+                    "rx_gain_db": radio.settings.rx_gain_db,
+                    "receives": radio.receives,
+                }
+                for radio in self.radios
+            ],
+            "medium": self.medium.model_dump(mode="json", exclude_none=True),
+            "pluto": self.pluto.model_dump(mode="json"),
+        }
+
     def on_backend(self, backend: str) -> "Lab":
         """The same lab reached through another backend."""
         return replace(self, backend=backend)
@@ -156,11 +219,16 @@ class Lab:
 
 @dataclass(frozen=True)
 class OpenLab:
-    """Radios of an open lab, configured as the lab says. medium: the simulated air, None for real radios."""
+    """Radios of an open lab, configured as the lab says.
+
+    medium: the simulated air where it is in this process. air: the same, or the one that another process simulates;
+    None for real radios.
+    """
 
     lab: Lab
     radios: Mapping[str, Radio]
     medium: Medium | None
+    air: Air | None = None
 
     @property
     def ps(self) -> Radio:
@@ -179,12 +247,29 @@ class OpenLab:
 
     def new_block(self, block: int) -> None:
         """Begin fading block `block` in a simulated air; a real one fades by itself."""
-        if self.medium is not None:
-            self.medium.new_block(block)
+        if self.air is not None:
+            self.air.new_block(block)
+
+    def ready(self) -> tuple[str, ...]:
+        """Make sure that all radios that are not parked count alike; call it before anything is planned in samples.
+
+        Radios that count alike by themselves do nothing. Others may transmit for it, and raise a `HardwareError` where
+        it does not work. Returns the names of radios whose count changed: what was learnt about it before is void.
+        """
+        align = BACKENDS[self.lab.backend]().align
+        return () if align is None else align(self)
+
+    @property
+    def _lead_samples(self) -> int:
+        return max(radio.lead_samples for radio in self.radios.values())
 
     def start_sample(self, margin_samples: int = 0) -> int:
-        """A sample that no radio has passed and in which none is busy, `margin_samples` later."""
-        return max(radio.now() for radio in self.radios.values()) + margin_samples
+        """A sample that no radio has passed and in which none is busy, `margin_samples` and the radios' lead later."""
+        return max(radio.now() for radio in self.radios.values()) + self._lead_samples + margin_samples
+
+    def not_before(self, planned_sample: int) -> int:
+        """`planned_sample`, or the first one at which all radios can still send, where they need a lead for that."""
+        return max(planned_sample, self.start_sample()) if self._lead_samples else planned_sample
 
 
 @contextmanager
@@ -194,10 +279,10 @@ def open_lab(lab: Lab, seed: int) -> Iterator[OpenLab]:
     seed: of the simulated air, where the backend has one.
     """
     with ExitStack() as stack:
-        radios, medium = BACKENDS[lab.backend]().connect(lab, seed, stack)
+        radios, air = BACKENDS[lab.backend]().connect(lab, seed, stack)
         for radio in lab.radios:
             radios[radio.name].configure(radio.settings)
-        yield OpenLab(lab, radios, medium)
+        yield OpenLab(lab, radios, air if isinstance(air, Medium) else None, air)
 
 
 class _LabSection(Section):
@@ -242,6 +327,7 @@ class _LabFile(Section):
     limits: _LimitsSection
     radio: list[_RadioSection]
     medium: MediumSettings = MediumSettings()
+    pluto: PlutoSettings = PlutoSettings()
 
 
 def shipped_labs() -> dict[str, Path]:
@@ -286,6 +372,7 @@ def parse_lab(data: Mapping[str, Any], source: str = "lab") -> Lab:
         timeout_s=file.lab.timeout_s,
         medium=file.medium,
         source=source,
+        pluto=file.pluto,
     )
 
 

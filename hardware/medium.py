@@ -24,14 +24,14 @@ from hardware.errors import HardwareError, LateError, RxOverflowError
 from hardware.front_end import FrontEnd
 from hardware.link import Link
 from hardware.settings import RadioSettings
-from hardware.streams import Oscillator, Purpose, Streams
+from hardware.streams import Oscillator, Purpose, Streams, ThermalNoise
 from phy.impairments import fractional_delay, resample_clock, rotate
 
 # What a receiver will hear is kept in pages of this many samples, made when the first burst touches them. OpenBLAS
 # gives vectors of more than 10,000 to several threads, which takes longer than the work itself: a page stays below.
 _PAGE = 8192
-# Rounding of a counter that went through the clock of another radio.
-_COUNTER_SLACK = 1e-6
+# Rounding of a counter that went through the clock of another radio; enough for 10^12 samples.
+_COUNTER_SLACK = 1e-3
 
 
 class ClockMode(StrEnum):
@@ -46,6 +46,7 @@ class _Station:
     name: str
     front_end: FrontEnd
     oscillator: Oscillator | None
+    noise: ThermalNoise | None
     receives: bool
     clock_ratio: float
     settings: RadioSettings | None = None
@@ -95,12 +96,25 @@ class Medium:
         std = front_end.phase_noise_rad_per_sqrt_sample
         oscillator = Oscillator(self._streams, name, std) if std else None
         ratio = 1.0 if self.clock_mode is ClockMode.SHARED else 1.0 + front_end.clock_ppm * 1e-6
-        self._stations[name] = _Station(name, front_end, oscillator, receives, ratio)
+        noise = ThermalNoise(self._streams, name, front_end.noise_var_complex) if front_end.noise_var_complex else None
+        self._stations[name] = _Station(name, front_end, oscillator, noise, receives, ratio)
 
     def set_link(self, sender: str, receiver: str, link: Link) -> None:
         """The path from `sender` to `receiver`, from its next burst on."""
         self._links[self._station(sender).name, self._station(receiver).name] = link
         self._taps.pop((sender, receiver), None)
+
+    def set_receiving(self, name: str, receives: bool) -> None:
+        """Let a radio hear from now on what is sent, or forget what it has not received and hear nothing more."""
+        station = self._station(name)
+        if station.receives != receives:
+            station.receives = receives
+            station.pages.clear()
+            station.kept_from = max(station.kept_from, self._counter(station))
+
+    def clock_ratio(self, name: str) -> float:
+        """Samples of the radio per sample of an exact clock."""
+        return self._station(name).clock_ratio
 
     @property
     def block(self) -> int:
@@ -168,9 +182,16 @@ class Medium:
         radiated, scale = sender.front_end.send(samples, settings.tx_gain_db)
         if sender.oscillator:
             radiated = radiated * sender.oscillator.phasors(start_sample, radiated.size)
+        # Receivers at the same distance and with the same clock hear the same: shifting samples is what costs time.
+        shifted: dict[tuple[float, float], tuple[NDArray[np.complex64], int]] = {}
         for receiver in self._stations.values():
             if receiver.receives and receiver is not sender and self._in_band(settings, receiver):
-                self._propagate(sender, receiver, radiated, scale, start_sample)
+                link = self.link(name, receiver.name)
+                drift_ppm = (sender.clock_ratio - receiver.clock_ratio) / receiver.clock_ratio * 1e6
+                key = (drift_ppm, link.delay_samples)
+                if key not in shifted:
+                    shifted[key] = _shift(radiated, start_sample, drift_ppm, link.delay_samples)
+                self._propagate(sender, receiver, *shifted[key], scale)
 
     def _in_band(self, sending: RadioSettings, receiver: _Station) -> bool:
         if receiver.settings is None:
@@ -178,14 +199,9 @@ class Medium:
         return abs(sending.tx_center_hz - receiver.settings.rx_center_hz) <= receiver.settings.bandwidth_hz / 2
 
     def _propagate(
-        self, sender: _Station, receiver: _Station, samples: NDArray[np.complex64], scale: float, start_sample: int
+        self, sender: _Station, receiver: _Station, samples: NDArray[np.complex64], first: int, scale: float
     ) -> None:
-        """Pass radiated samples through one link into the receiver's pages."""
-        link = self.link(sender.name, receiver.name)
-        drift_ppm = (sender.clock_ratio - receiver.clock_ratio) / receiver.clock_ratio * 1e6
-        samples, drifted = resample_clock(samples, drift_ppm, start_sample)
-        samples, delayed = fractional_delay(samples, link.delay_samples)
-        first = start_sample + drifted + delayed
+        """Add samples that arrive from the receiver's sample `first` on to its pages, after rotation and fading."""
         cfo = self.cfo_hz(sender.name, receiver.name) / (self.sample_rate_hz * receiver.clock_ratio)
         samples = rotate(samples, cfo, first)
         for lag, tap in enumerate(self.taps(sender.name, receiver.name).tolist()):
@@ -193,10 +209,13 @@ class Medium:
                 # A path rotates with the receiver's time, but its samples were rotated `lag` samples early.
                 _add(receiver, first + lag, samples, scale * tap * cmath.exp(2j * math.pi * cfo * lag))
 
-    def listen(self, name: str, count: int, start_sample: int) -> tuple[NDArray[np.complex64], int]:
+    def listen(
+        self, name: str, count: int, start_sample: int, *, move_clock: bool = True
+    ) -> tuple[NDArray[np.complex64], int]:
         """What the radio hears in `count` samples from `start_sample` on, and how many of them clipped.
 
-        Moves the clock to the end of these samples: nothing can be sent into them any more.
+        Moves the clock to the end of these samples, so that nothing can be sent into them any more, unless told that
+        the caller does so with `advance`.
         """
         receiver = self._station(name)
         settings = self._tuned(name)
@@ -213,11 +232,12 @@ class Medium:
         heard = _heard(receiver, count, start_sample)
         if receiver.oscillator:
             heard *= receiver.oscillator.phasors(start_sample, count).conj()
-        if receiver.front_end.noise_var_complex:
-            self._streams.add_noise(heard, name, start_sample, receiver.front_end.noise_var_complex)
+        if receiver.noise:
+            receiver.noise.add(heard, start_sample)
         digital, clipped = receiver.front_end.receive(heard, settings.rx_gain_db)
         receiver.taken_until = receiver.kept_from = start_sample + count
-        self._advance(receiver.taken_until / receiver.clock_ratio)
+        if move_clock:
+            self._advance(receiver.taken_until / receiver.clock_ratio)
         return digital, clipped
 
     def advance(self, name: str, sample: int) -> None:
@@ -243,6 +263,15 @@ class Medium:
         if settings is None:
             raise HardwareError(f"{name} has no settings yet: configure it first")
         return settings
+
+
+def _shift(
+    samples: NDArray[np.complex64], start_sample: int, drift_ppm: float, delay_samples: float
+) -> tuple[NDArray[np.complex64], int]:
+    """Samples as they come out of a delay at a receiver's clock, and the receiver's index of the first of them."""
+    samples, drifted = resample_clock(samples, drift_ppm, start_sample)
+    samples, delayed = fractional_delay(samples, delay_samples)
+    return samples, start_sample + drifted + delayed
 
 
 def _add(receiver: _Station, start_sample: int, samples: NDArray[np.complex64], gain: complex) -> None:

@@ -45,9 +45,19 @@ class Radio(ABC):
         return self._settings
 
     @property
+    def lead_samples(self) -> int:
+        """How much later than `now` a burst must be planned to start, because time goes on while the host works."""
+        return 0
+
+    @property
     def parked(self) -> bool:
         """Whether the transmitter is silenced."""
         return self._parked
+
+    @property
+    def closed(self) -> bool:
+        """Whether the radio was given back."""
+        return self._closed
 
     def configure(self, settings: RadioSettings) -> RadioSettings:
         """Write `settings`, read them back, compare, and return what was read back.
@@ -81,11 +91,11 @@ class Radio(ABC):
 
         Raises before anything is sent: `TxSamplesError` and `TxClippingError` (see `sendable`), `LateError` for a
         start that has passed or lies within this radio's previous burst, `RadioTimeoutError` for one further ahead
-        than the time-out. `TxUnderflowError` means that the burst went out damaged.
+        than the time-out, `AlignmentError` where the radio's count means nothing. `TxUnderflowError` means that a burst
+        went out damaged: this one, or one before; see `check`.
         """
         self._require_open()
-        if self._parked:
-            raise HardwareError(f"{self.name} is parked: configure it before transmitting")
+        self._require_ready()
         ready, clipped = sendable(samples, allow_clipping)
         now = self.now()
         if start_sample < now:
@@ -107,7 +117,19 @@ class Radio(ABC):
         settings = self.settings
         self._require_soon(start_sample + count, self.now())
         samples, clipped = self._listen(count, start_sample)
-        return Capture(samples, start_sample, settings, clipped)
+        temperature_c, rssi_db = self._telemetry()
+        return Capture(samples, start_sample, settings, clipped, temperature_c, rssi_db)
+
+    def withdraw(self) -> int:
+        """Forget bursts that have not left yet, as far as the radio still can; returns how many."""
+        return 0
+
+    def check(self) -> None:
+        """Raise `TxUnderflowError` or `RxOverflowError` if samples were lost since the radio was last asked.
+
+        A burst is known to have gone out whole when it is over and this raises nothing.
+        """
+        self._require_open()
 
     def park(self) -> None:
         """Stop transmitting and go to the lowest transmit gain; receiving goes on. Does nothing on a closed radio."""
@@ -140,6 +162,15 @@ class Radio(ABC):
     def _require_open(self) -> None:
         if self._closed:
             raise HardwareError(f"{self.name} is closed")
+
+    def _require_ready(self) -> None:
+        """Raise where nothing can be sent."""
+        if self._parked:
+            raise HardwareError(f"{self.name} is parked: configure it before transmitting")
+
+    def _telemetry(self) -> tuple[float | None, float | None]:
+        """Temperature in degrees Celsius and RSSI in dB of the receiver, as they are now."""
+        return None, None
 
     def _require_soon(self, sample: int, now: int) -> None:
         wait_s = (sample - now) / self.settings.sample_rate_hz

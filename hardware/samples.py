@@ -31,12 +31,15 @@ class Capture:
     """What a radio received. samples: complex64 (n,), samples[k] being that of the counter value start_sample + k.
 
     settings: as read back. clipped_samples: samples at which the converter was driven beyond full scale.
+    temperature_c, rssi_db: of the receiver about that time, where it measures them; an RSSI is in dB below full scale.
     """
 
     samples: NDArray[np.complex64]
     start_sample: int
     settings: RadioSettings
     clipped_samples: int
+    temperature_c: float | None = None
+    rssi_db: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not a vector of complex64 samples."""

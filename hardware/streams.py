@@ -54,11 +54,30 @@ class Streams:
         self, samples: NDArray[np.complex64], receiver: str, start_sample: int, noise_var_complex: float
     ) -> None:
         """Add circular Gaussian noise of variance E|z|^2 = noise_var_complex to samples (n,), in place."""
-        noise_var_real = noise_var_real_from_complex(noise_var_complex)
+        ThermalNoise(self, receiver, noise_var_complex).add(samples, start_sample)
+
+
+class ThermalNoise:
+    """Noise of one receiver as a function of the sample index; cheapest to ask for in order."""
+
+    def __init__(self, streams: Streams, receiver: str, noise_var_complex: float) -> None:
+        self._streams = streams
+        self._receiver = receiver
+        self._noise_var_real = noise_var_real_from_complex(noise_var_complex)
+        self._block = -1
+        self._drawn = 0
+        self._rng = streams.generator(Purpose.NOISE, receiver, 0)
+
+    def add(self, samples: NDArray[np.complex64], start_sample: int) -> None:
+        """Add it to samples (n,), in place."""
         for block, inside, place in _pieces(start_sample, samples.size):
-            rng = self.generator(Purpose.NOISE, receiver, block)
-            # A generator gives the same first values however many are drawn from it.
-            samples[place] += circular_noise(inside.stop, noise_var_real, rng)[inside]
+            if block != self._block or inside.start < self._drawn:
+                self._rng = self._streams.generator(Purpose.NOISE, self._receiver, block)
+                self._block, self._drawn = block, 0
+            # A generator gives the same values however they are divided among calls.
+            noise = circular_noise(inside.stop - self._drawn, self._noise_var_real, self._rng)
+            samples[place] += noise[inside.start - self._drawn :]
+            self._drawn = inside.stop
 
 
 class Oscillator:

@@ -30,7 +30,8 @@ class Pair:
     settings: allowed by the lab for both; at the sender's tx_gain_db the burst is well above the noise.
     max_delay_samples: within which a burst arrives. amplitude_tolerance: relative error of an amplitude measured with a
     burst of 20,000 samples. provoke_overflow, provoke_underflow: make the receiver's next `receive`, the sender's next
-    `transmit` fail in that way; None where the backend has no means to.
+    `transmit` fail in that way; None where the backend has no means to. ready: `OpenLab.ready` of the two, to be called
+    when both are configured and after samples were lost.
     """
 
     sender: Radio
@@ -40,13 +41,16 @@ class Pair:
     amplitude_tolerance: float
     provoke_overflow: Callable[[], None] | None = None
     provoke_underflow: Callable[[], None] | None = None
+    ready: Callable[[], object] = lambda: None
 
     def configure(self) -> None:
         self.sender.configure(self.settings)
         self.receiver.configure(self.settings)
+        self.ready()
 
     def soon(self) -> int:
-        return max(self.sender.now(), self.receiver.now()) + LEAD_SAMPLES
+        lead = max(self.sender.lead_samples, self.receiver.lead_samples)
+        return max(self.sender.now(), self.receiver.now()) + lead + LEAD_SAMPLES
 
 
 def waveform(count: int, seed: int = 7, peak: float = 0.9) -> NDArray[np.complex64]:
@@ -202,7 +206,8 @@ class RadioContract:
 
     def test_waiting_too_long_is_a_time_out(self, pair: Pair) -> None:
         pair.configure()
-        too_far = int(pair.sender.timeout_s * pair.settings.sample_rate_hz) + 1000
+        # Time may go on between two looks at it, by the lead at most.
+        too_far = int(pair.sender.timeout_s * pair.settings.sample_rate_hz) + 1000 + pair.sender.lead_samples
         with pytest.raises(RadioTimeoutError, match="time-out"):
             pair.receiver.receive(100, pair.receiver.now() + too_far)
         with pytest.raises(RadioTimeoutError, match="time-out"):
@@ -299,6 +304,7 @@ class RadioContract:
         pair.provoke_overflow()
         with pytest.raises(RxOverflowError):
             pair.receiver.receive(100, start)
+        pair.ready()
         pair.receiver.receive(100, pair.soon())
 
     def test_a_starved_burst_is_an_error_and_the_radio_goes_on(self, pair: Pair) -> None:
@@ -308,4 +314,5 @@ class RadioContract:
         pair.provoke_underflow()
         with pytest.raises(TxUnderflowError):
             pair.sender.transmit(waveform(100), pair.soon())
+        pair.ready()
         pair.sender.transmit(waveform(100), pair.soon())

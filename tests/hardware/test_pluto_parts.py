@@ -1,0 +1,152 @@
+"""The parts of the Pluto backend that need no radio: gain split, converters, wall clock, lab files."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardware.converters import RX_FULL_SCALE, TX_FULL_SCALE, to_samples, to_words
+from hardware.errors import HardwareError, LabFileError
+from hardware.gain_split import split_gain
+from hardware.lab import find_lab, load_lab, open_lab, parse_lab, shipped_labs
+from hardware.pluto import CAPABILITIES
+from hardware.stream_clock import StreamClock
+from tests.hardware.plutos import lab_of
+
+RANGE_DB = CAPABILITIES.tx_gain_db
+
+
+@given(st.floats(*RANGE_DB))
+def test_a_gain_is_split_exactly(gain_db: float) -> None:
+    split = split_gain(gain_db, 0.25, RANGE_DB)
+    assert split.attenuator_db + split.digital_db == pytest.approx(gain_db, abs=1e-6)
+    assert split.attenuator_db * 4 == round(split.attenuator_db * 4)
+    assert RANGE_DB[0] <= split.attenuator_db <= RANGE_DB[1]
+    assert -0.25 < split.digital_db <= 0.0
+    assert 10 ** (-0.25 / 20) < split.digital_scale <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("gain_db", "attenuator_db", "digital_db"),
+    [
+        (0.0, 0.0, 0.0),
+        (-10.0, -10.0, 0.0),
+        (-10.1, -10.0, -0.1),
+        (-10.24, -10.0, -0.24),
+        (-10.25, -10.25, 0.0),
+        (-89.75, -89.75, 0.0),
+        (-89.7, -89.5, -0.2),
+        (-3 * 0.1, -0.25, -0.05),
+        # 0.1 + 0.2 is not 0.3: a step that arithmetic missed by a rounding error is still that step.
+        (-(0.1 + 0.2 + 0.2), -0.5, 0.0),
+    ],
+)
+def test_splits(gain_db: float, attenuator_db: float, digital_db: float) -> None:
+    split = split_gain(gain_db, 0.25, RANGE_DB)
+    assert split.attenuator_db == attenuator_db
+    assert split.digital_db == pytest.approx(digital_db, abs=1e-9)
+
+
+@pytest.mark.parametrize("gain_db", [0.01, -89.76, math.nan, math.inf])
+def test_a_gain_outside_the_attenuator_cannot_be_split(gain_db: float) -> None:
+    with pytest.raises(HardwareError, match=r"-89\.75 to 0 dB"):
+        split_gain(gain_db, 0.25, RANGE_DB)
+
+
+def test_words_to_send_are_rounded_to_nearest() -> None:
+    samples = np.array([1.0, -1.0, 1j, -1j, 0.6 - 0.8j, 0.49 / 16384, 0.51 / 16384], np.complex64)
+    words = to_words(samples, 1.0)
+    assert words.dtype == np.int16
+    assert words.tolist() == [[16384, 0], [-16384, 0], [0, 16384], [0, -16384], [9830, -13107], [0, 0], [1, 0]]
+    assert TX_FULL_SCALE == 2**14
+
+
+def test_nothing_wraps() -> None:
+    """1 + 1e-6 is what float32 arithmetic may add to full scale; far beyond that is stopped as well."""
+    beyond = np.array([1.0 + 1e-6, -(1.0 + 1e-6), 4.0, -4.0j], np.complex64)
+    assert to_words(beyond, 1.0).tolist() == [[16384, 0], [-16384, 0], [16384, 0], [0, -16384]]
+
+
+@given(st.floats(-0.25, 0.0), st.floats(0.0, 1.0), st.floats(0.0, 2 * math.pi))
+def test_a_digital_scale_is_within_half_a_word(digital_db: float, size: float, phase: float) -> None:
+    scale = 10 ** (digital_db / 20)
+    sample = np.array([size * np.exp(1j * phase)], np.complex64)
+    i, q = to_words(sample, scale)[0] / (TX_FULL_SCALE * scale)
+    assert abs(complex(i, q) - complex(sample[0])) <= 0.75 / (TX_FULL_SCALE * scale) + 1e-6
+
+
+def test_received_words_are_samples_exactly_and_those_at_the_limit_are_counted() -> None:
+    words = np.array([[0, 1], [-1, 1024], [2047, 0], [0, -2048], [-2047, 5], [2046, -2046]], np.int16)
+    samples, clipped = to_samples(words)
+    assert samples.dtype == np.complex64
+    assert samples.tolist() == [complex(i, q) / RX_FULL_SCALE for i, q in words.tolist()]
+    assert clipped == 3
+    assert RX_FULL_SCALE == 2048
+
+
+BLOCK = 1000
+RATE_HZ = 1e6
+
+
+def clocked(arrivals_s: list[float]) -> list[int]:
+    """Missing samples after each block."""
+    clock = StreamClock(RATE_HZ, queue_samples=4 * BLOCK)
+    return [clock.missing((index + 1) * BLOCK, time_s) for index, time_s in enumerate(arrivals_s)]
+
+
+def test_a_stream_that_keeps_step_misses_nothing() -> None:
+    """Crystals 50 ppm off, and a host that is late by up to what the queue holds."""
+    rng = np.random.default_rng(3)
+    exact = np.arange(1, 20_001) * (BLOCK / RATE_HZ) * (1 + 50e-6)
+    for late in (np.zeros(exact.size), rng.uniform(0.0, 4e-3, exact.size)):
+        assert not any(clocked(np.maximum.accumulate(exact + late).tolist()))
+
+
+def test_samples_that_are_lost_show_once() -> None:
+    """100 blocks of 1 ms are lost in the middle; what the queue and the host may hold is 4 + 50."""
+    times = [0.001 * block for block in range(500)] + [0.001 * block for block in range(600, 1000)]
+    missing = clocked(times)
+    assert sum(count > 0 for count in missing) == 1
+    assert missing[500] == pytest.approx(100 * BLOCK, rel=0.01)
+
+
+def test_losses_too_small_to_be_told_from_delays_add_up() -> None:
+    times, now_s = [], 0.0
+    for block in range(4000):
+        now_s += 0.001 + (0.020 if block % 1000 == 500 else 0.0)
+        times.append(now_s)
+    assert sum(count > 0 for count in clocked(times)) == 1
+
+
+def test_the_section_for_plutos() -> None:
+    assert find_lab("pluto-virtual").pluto.buffer_samples == 8192
+    assert find_lab("loopback").pluto.kernel_buffers == 4
+    with pytest.raises(LabFileError, match=r"unknown key 'pluto\.bufer_samples'; did you mean 'buffer_samples'"):
+        lab_of(pluto={"bufer_samples": 4096})
+    for wrong in ({"buffer_samples": 10}, {"kernel_buffers": 1}, {"lead_s": -1.0}):
+        with pytest.raises(LabFileError, match=rf"pluto\.{next(iter(wrong))}"):
+            lab_of(pluto=wrong)
+
+
+@pytest.mark.parametrize("name", sorted(shipped_labs()))
+def test_a_lab_survives_its_tables(name: str) -> None:
+    lab = load_lab(shipped_labs()[name])
+    assert parse_lab(lab.to_tables(), lab.source) == lab
+
+
+def test_a_lab_without_addresses_says_how_to_find_them() -> None:
+    with pytest.raises(LabFileError, match="'receiver' has no address: run `airdp radios`"), open_lab(lab_of(), 1):
+        pytest.fail("it must not open")
+
+
+def test_a_lab_of_plutos_that_cannot_be() -> None:
+    tables = lab_of().to_tables()
+    for radio in tables["radio"]:
+        radio["address"] = "ip:192.0.2.1"
+    with pytest.raises(LabFileError, match="two radios have the address"), open_lab(parse_lab(tables), 1):
+        pytest.fail("it must not open")
+    tables["radio"][1].update(address="ip:192.0.2.2", receives=True)
+    with pytest.raises(LabFileError, match="'sender' has receives = true"), open_lab(parse_lab(tables), 1):
+        pytest.fail("it must not open")

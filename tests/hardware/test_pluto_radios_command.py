@@ -1,0 +1,69 @@
+"""`airdp radios`: what is there, what it can do, and what to check where nothing is."""
+
+from collections.abc import Callable
+
+import pytest
+
+import hardware.pluto_discovery
+from hardware.virtual_pluto import Emulator
+from tests.conftest import Outcome
+from tests.hardware.plutos import lab_of
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware.pluto_discovery, "_addresses", list)
+
+
+def test_an_address_is_asked(command: Command) -> None:
+    with Emulator(lab_of(), seed=1) as emulator:
+        uris = emulator.uris
+        said = command("radios", "--json", "--uri", uris["sender"], "--uri", uris["receiver"])
+        shown = command("radios", "--uri", uris["sender"])
+    assert said.code == shown.code == 0
+    sender, receiver = said.json["radios"]
+    assert sender["uris"] == [uris["sender"]]
+    assert (sender["serial"], receiver["serial"]) == ("airdp-virtual-sender", "airdp-virtual-receiver")
+    assert sender["virtual"] == "lockstep"
+    assert sender["temperature_c"] == pytest.approx(36.5)
+    assert sender["capabilities"]["tx_gain_db"] == [-89.75, 0.0]
+    assert sender["capabilities"]["bandwidth_hz"] == [200e3, 40e6]
+    for text in (uris["sender"], "airdp-virtual-sender", "-89.75 to 0 dB transmitting", "emulated"):
+        assert text in shown.out
+
+
+def test_an_address_where_nobody_is(command: Command) -> None:
+    said = command("radios", "--uri", "ip:127.3.2.1")
+    assert said.code == 2
+    assert "cannot be reached at ip:127.3.2.1" in said.err
+
+
+@pytest.mark.usefixtures("nothing")
+def test_no_radio(command: Command) -> None:
+    shown = command("radios")
+    assert shown.code == 0
+    for text in ("No Pluto was found", "cable", "udev", "libiio0", "ping 192.168.2.1"):
+        assert text in shown.out
+    assert command("radios", "--json").json == {"radios": [], "problems": []}
+
+
+def test_one_radio_at_two_addresses_is_listed_once(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Emulator(lab_of(), seed=1) as emulator:
+        uri = emulator.uris["sender"]
+        same, gone = f"{uri}:30431", "ip:127.3.2.1"
+        monkeypatch.setattr(hardware.pluto_discovery, "_addresses", lambda: [uri, gone, same])
+        said = command("radios", "--json")
+    assert [radio["uris"] for radio in said.json["radios"]] == [[uri, same]]
+    assert len(said.json["problems"]) == 1
+    assert gone in said.json["problems"][0]
+
+
+def test_looking_for_radios_finds_what_answers_like_one() -> None:
+    """A whole scan, in its own process: there may be radios, but it ends and says nothing but addresses."""
+    with Emulator(lab_of(), seed=1) as emulator:
+        host = emulator.uris["sender"].removeprefix("ip:")
+        assert hardware.pluto_discovery._answers(host)
+    assert not hardware.pluto_discovery._answers(host)
+    assert all(address.startswith(("ip:", "usb:")) for address in hardware.pluto_discovery._addresses())
