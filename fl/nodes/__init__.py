@@ -11,5 +11,5 @@ the server's; a node adds its own counter's offset. An uplink goes through
     ACCOUNT    noise as measured around the payload
 
 A failure before TRANSMIT costs no privacy; after it the worst case stays spent. Where the plan needs the jammer and it
-is not there, nobody sends.
+is not there, nobody sends; where its noise may not have gone out whole, the uplink is accounted for without it.
 """

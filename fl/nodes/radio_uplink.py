@@ -20,7 +20,15 @@ from fl.nodes.transmitter import Transmitter, Workspace, gains_lower, relative_g
 from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.streams import Stream
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, checked_updates
+from fl.uplink.contract import (
+    Aggregate,
+    Prepared,
+    UnprotectedError,
+    UplinkPlan,
+    as_cells,
+    as_coordinates,
+    checked_updates,
+)
 from fl.uplink.jammer import SILENT, FactorOn, JammerPlan, JammerRole, reachable_alpha_u, size_jammer
 from fl.uplink.modes import Backoff, Rescale
 from fl.uplink.power_control import ClientPower, alpha_u_for_noise, alpha_u_without_backoff
@@ -125,7 +133,7 @@ class RadioUplink:
     def _plan(self, uplink: int, attempt: int) -> UplinkPlan:
         start = self._begin(uplink, attempt)
         soundings = self._sound(start)
-        payload_start = start + self.air.sounding_phase_samples(len(self._all)) + self.air.turnaround_samples
+        payload_start = self.lab.not_before(soundings.end_sample + self.air.turnaround_samples)
         silent = (uplink - 1) % len(self.sizes) if self.power.jammer_role is JammerRole.ROTATING else None
         alpha_u, jammer, node = self._choose_noise(_block(uplink, attempt), soundings, silent)
         silent = silent if jammer.needed else None
@@ -144,9 +152,10 @@ class RadioUplink:
         phase = self.air.sounding_phase_samples(len(self._all))
         margin = self.air.turnaround_samples
         medium = self.lab.medium
-        if medium is None:
-            return self.lab.start_sample(margin)
         self.lab.new_block(_block(uplink, attempt))
+        if medium is None:
+            self._align()
+            return self.lab.start_sample(margin)
         whole = phase + 2 * margin + self.air.payload.length
         start = (uplink * self.power.attempts + attempt) * whole
         medium.advance(self.lab.ps.name, start - margin)
@@ -156,9 +165,15 @@ class RadioUplink:
                 transmitter.offset_samples = transmitter.radio.now() - self.lab.ps.now()
         return start
 
+    def _align(self) -> None:
+        aligned = self.lab.ready()
+        for transmitter in self._all:
+            if transmitter.radio.name in aligned:
+                transmitter.offset_samples = 0
+
     def _sound(self, start: int) -> Soundings:
         transmitters = self._all
-        soundings = self.server.sound(start, lambda slot, order: transmitters[slot].sound(order))
+        soundings = self.server.sound(start, lambda slot, order: transmitters[slot].sound(order), self.lab.not_before)
         for transmitter, state in zip(transmitters, soundings.states, strict=True):
             transmitter.follow(state)
         return soundings
@@ -338,10 +353,36 @@ class RadioUplink:
         if current.jammer is not None:
             # The jammer first: if it cannot send, nobody has.
             current.jammer.transmit(order)
-        contributions = [self._send(client, update, current, order) for client, update in self._checked(plan, updates)]
-        cells, capture = self.server.receive(current.payload_start)
+        try:
+            contributions = [self._send(*sent, current, order) for sent in self._checked(plan, updates)]
+            cells, capture = self.server.receive(current.payload_start)
+        except BaseException:
+            # Clients that have not begun shall not; the jammer goes on, over those that have.
+            for transmitter in self._transmitters:
+                if current.jammer is None or transmitter is not current.jammer.transmitter:
+                    transmitter.radio.withdraw()
+            raise
+        finally:
+            self._require_jammed(current)
+        for transmitter in self._transmitters:
+            transmitter.radio.check()
         cells *= np.float32(1.0 / plan.alpha_u)
         return cells, capture, contributions
+
+    def _require_jammed(self, current: _Round) -> None:
+        """Without proof that the jammer's noise went out whole, none of it counts."""
+        if current.jammer is None:
+            return
+        radio = current.jammer.transmitter.radio
+        try:
+            radio.check()
+        except HardwareError as error:
+            worst = current.mechanism
+            alone = replace(worst, sigma=worst.noise_std_real / worst.alpha_u, alpha_cj=0.0)
+            raise UnprotectedError(
+                f"uplink {worst.uplink} was sent, and the noise of '{radio.name}' with it is not certain: {error}",
+                alone,
+            ) from error
 
     def _send(self, client: int, update: BoundedUpdate, current: _Round, order: Transmit) -> Contribution:
         node = self.clients[client]

@@ -33,14 +33,15 @@ NOISE_TEST_LEVEL = 1e-4
 class Soundings:
     """What a sounding phase showed. noise: in silence. sigma: its lower bound. states: one per transmitter.
 
-    power: mean |x|^2 of consecutive blocks of POWER_BLOCK samples; starts: the first sample of each piece it is made
-    of.
+    power: mean |x|^2 of consecutive blocks of POWER_BLOCK samples, without the delays of radios that need a lead.
+    end_sample: the first after the last slot.
     """
 
     noise: NoiseMeasurement
     sigma: SigmaBound
     states: tuple[SoundedChannel, ...]
     power: NDArray[np.float32]
+    end_sample: int
 
 
 @dataclass
@@ -52,8 +53,17 @@ class ServerNode:
     shared_clock: bool
     names: tuple[str, ...]
 
-    def sound(self, start_sample: int, send: Callable[[int, Sound], object]) -> Soundings:
-        """Measure the silence from `start_sample` on, then make each transmitter sound by `send(slot, order)`."""
+    def sound(
+        self,
+        start_sample: int,
+        send: Callable[[int, Sound], object],
+        not_before: Callable[[int], int] = lambda planned: planned,
+    ) -> Soundings:
+        """Measure the silence from `start_sample` on, then make each transmitter sound by `send(slot, order)`.
+
+        not_before: planned sample to the one at which transmitters can start: radios that work ahead of the air may
+        need more than the format's pauses.
+        """
         air = self.air
         silence = self.radio.receive(air.quiet_samples, start_sample).checked(air.quiet_samples).samples
         noise = self._noise(silence)
@@ -62,17 +72,20 @@ class ServerNode:
         power[: silence.size // POWER_BLOCK] = block_power(silence)
         for first in range(0, len(self.names), SLOTS_PER_GROUP):
             slots = range(first, min(first + SLOTS_PER_GROUP, len(self.names)))
+            planned = start_sample + air.slot_start(first)
+            late = not_before(planned) - planned
             for slot in slots:
-                send(slot, Sound(start_sample + air.slot_start(slot)))
+                send(slot, Sound(start_sample + air.slot_start(slot) + late))
             # From half a gap before the first slot on: a free-running counter may be early.
-            begin = start_sample + air.slot_start(first) - self._margin
+            begin = planned + late - self._margin
             capture = self.radio.receive(len(slots) * air.slot_samples, begin)
             states += self._states(capture.checked(), slots)
-            heard, place = block_power(capture.samples), (begin - start_sample) // POWER_BLOCK
+            heard, place = block_power(capture.samples), (planned - self._margin - start_sample) // POWER_BLOCK
             power[place : place + heard.size] = heard[: power.size - place]
         for slot, state in enumerate(states):
             self._require_heard(slot, state)
-        return Soundings(noise, sigma_lower_bound(noise), tuple(states), power)
+        end_sample = begin + self._margin + len(slots) * air.slot_samples
+        return Soundings(noise, sigma_lower_bound(noise), tuple(states), power, end_sample)
 
     def _noise(self, samples: NDArray[np.complex64]) -> NoiseMeasurement:
         """Noise of a silence on which its bound may rest; `CaptureError` where it is not Gaussian or not stationary."""

@@ -24,6 +24,7 @@ from hardware.lab import Lab, OpenLab, find_lab, open_lab
 from hardware.loopback import CAPABILITIES
 from tests.conftest import Outcome
 from tests.fl.nodes.radios import watch_air
+from tests.fl.nodes.small_runs import before, small_run
 
 Snapshot = Callable[[Path], dict[str, str]]
 Command = Callable[..., Outcome]
@@ -37,20 +38,7 @@ class CrashError(BaseException):
 
 
 def sections_of(lab: str = "loopback", **changes: Any) -> dict[str, Any]:
-    sections: dict[str, Any] = {
-        "name": "tiny",
-        "data": {"train_samples": 200},
-        "partition": {"clients": 5},
-        "model": {"hidden": 8},
-        "local": {"epochs": 1, "workers": 1},
-        "uplink": {"kind": "radio", "uplinks": UPLINKS},
-        "radio": {"lab": lab, "quiet_samples": 8192, "sounding_symbols": 8},
-        "power": {"channel_epsilon": 50.0},
-        "jammer": {"role": "dedicated"},
-    }
-    for key, value in changes.items():
-        sections[key] = {**sections.get(key, {}), **value}
-    return sections
+    return small_run(lab, clients=5, uplinks=UPLINKS, **changes)
 
 
 @pytest.fixture
@@ -130,24 +118,6 @@ def fault(radio: str, call: str, error: HardwareError) -> Callable[[RadioUplink]
         target.fail_next(call, error)
 
     return inject
-
-
-@contextmanager
-def before(name: str, call: int, inject: Callable[[RadioUplink], None]) -> Iterator[None]:
-    """Let something happen before the `call`-th call of the uplink's plan or exchange."""
-    original = getattr(RadioUplink, name)
-    calls = 0
-
-    def watched(self: RadioUplink, *arguments: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            inject(self)
-        return original(self, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RadioUplink, name, watched)
-        yield
 
 
 @pytest.mark.parametrize(

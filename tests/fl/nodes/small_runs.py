@@ -1,0 +1,60 @@
+"""Small runs over radios, and things that happen in the middle of them."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fl.nodes.radio_uplink import RadioUplink
+
+
+def small_run(lab: str, *, clients: int, uplinks: int, **changes: Any) -> dict[str, Any]:
+    """Sections of a config for a radio run of a second or so. changes: keys to add or replace, by section."""
+    sections: dict[str, Any] = {
+        "name": "tiny",
+        "data": {"train_samples": 200},
+        "partition": {"clients": clients},
+        "model": {"hidden": 8},
+        "local": {"epochs": 1, "workers": 1},
+        "uplink": {"kind": "radio", "uplinks": uplinks},
+        "radio": {"lab": lab, "quiet_samples": 8192, "sounding_symbols": 8},
+        "power": {"channel_epsilon": 50.0},
+        "jammer": {"role": "dedicated"},
+    }
+    for key, value in changes.items():
+        sections[key] = {**sections.get(key, {}), **value}
+    return sections
+
+
+PLUTO_UPLINKS = 3
+
+
+def pluto_run(lab: str, **changes: Any) -> dict[str, Any]:
+    """The same for a lab of three Plutos."""
+    radio = {"attempts": 2, **changes.pop("radio", {})}
+    return small_run(lab, clients=3, uplinks=PLUTO_UPLINKS, radio=radio, **changes)
+
+
+@contextmanager
+def before(name: str, call: int, inject: Callable[[RadioUplink], None]) -> Iterator[None]:
+    """Let something happen before the `call`-th call of the uplink's plan or exchange."""
+    original = getattr(RadioUplink, name)
+    calls = 0
+
+    def watched(self: RadioUplink, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            inject(self)
+        return original(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RadioUplink, name, watched)
+        yield
+
+
+def rows_of(folder: Path) -> list[str]:
+    return [json.loads(line)["kind"] for line in (folder / "ledger.jsonl").read_text().splitlines()]

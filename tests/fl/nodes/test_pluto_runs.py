@@ -1,0 +1,142 @@
+"""Runs over emulated Plutos: they agree with the loopback, and lost buffers cost what they must and no more."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from fl.experiment import run
+from fl.experiment.folder import RunFolder
+from fl.experiment.runner import FINISHED
+from fl.nodes.radio_uplink import RadioUplink
+from hardware.errors import LateError
+from hardware.lab import find_lab
+from hardware.loopback import LoopbackRadio
+from hardware.pluto import PlutoRadio
+from tests.fl.nodes.small_runs import PLUTO_UPLINKS, before, pluto_run, rows_of
+from tests.hardware.plutos import Bench
+
+pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting", "one_thread")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("bench"))
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_the_same_run_as_over_the_loopback(tmp_path: Path) -> None:
+    """Same lab, same fading: the error of each aggregate within 1 dB, the noise within its interval.
+
+    1,130 real coordinates of noise: the power of an error is known to 0.2 dB, so that 1 dB refuses a wrong scale.
+    """
+    blocks, bins = 64, 192
+    radio = {"quiet_samples": blocks * 256}
+    sections = pluto_run("pluto-virtual", radio=radio)
+    nmse_db: dict[str, list[float]] = {}
+    for backend in ("pluto-virtual", "loopback"):
+        result = run({**sections, "radio": {**sections["radio"], "backend": backend}}, tmp_path / backend)
+        assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
+        folder = RunFolder(tmp_path / backend)
+        nmse_db[backend] = [row["diagnostics"]["nmse_db"] for row in folder.metrics()]
+        # The whole [medium] section's noise, and the converter's steps of 1/2047.
+        truth = find_lab("pluto-virtual").medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12
+        low, high = chi2.ppf([0.0005, 0.9995], 2 * blocks * bins) / (2 * blocks * bins)
+        for uplink in range(1, PLUTO_UPLINKS + 1):
+            with np.load(folder.snapshot_path(uplink)) as snapshot:
+                measured = float(np.mean(snapshot["noise_var_real_per_bin"]))
+            assert low * truth < measured < high * truth
+        assert high < 1.04
+    assert nmse_db["pluto-virtual"] == pytest.approx(nmse_db["loopback"], abs=1.0)
+
+
+def drop(radio: str, direction: str) -> Callable[[RadioUplink], None]:
+    def inject(uplink: RadioUplink) -> None:
+        pluto = uplink.lab.radios[radio]
+        assert isinstance(pluto, PlutoRadio)
+        pluto.context.write_debug(f"airdp_drop_{direction}_buffers", "1")
+
+    return inject
+
+
+def drop_once_placed(radio: str) -> Callable[[RadioUplink], None]:
+    """Lose a block of `radio` after its burst was placed: noticed earlier, a loss keeps it from sending at all."""
+
+    def inject(uplink: RadioUplink) -> None:
+        pluto = uplink.lab.radios[radio]
+        assert isinstance(pluto, PlutoRadio)
+        send = pluto._send
+
+        def place(samples: NDArray[np.complex64], start_sample: int) -> None:
+            send(samples, start_sample)
+            pluto._send = send  # type: ignore[method-assign]
+            drop(radio, "tx")(uplink)
+
+        pluto._send = place  # type: ignore[method-assign]
+
+    return inject
+
+
+@pytest.mark.parametrize("lost", [("ps", "rx"), ("client-2", "tx"), ("jammer", "tx")], ids=lambda lost: lost[0])
+def test_a_buffer_lost_before_anything_is_sent_costs_nothing(
+    tmp_path: Path, bench: Bench, lost: tuple[str, str]
+) -> None:
+    folder = tmp_path / "run"
+    with before("plan", 2, drop(*lost)):
+        result = run(pluto_run(str(bench.lab_file)), folder)
+    assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
+    assert rows_of(folder) == ["open", *["authorise", "account"] * PLUTO_UPLINKS]
+    assert [row["postponed"] for row in RunFolder(folder).metrics()] == [0, 1, 0]
+    bench.assert_silent()
+
+
+def test_clients_that_have_not_begun_do_not_begin_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last client is late: what the others were to send is called back, the jammer's noise is not."""
+    withdrawn: list[str] = []
+    monkeypatch.setattr(LoopbackRadio, "withdraw", lambda radio: withdrawn.append(radio.name))
+
+    def late(uplink: RadioUplink) -> None:
+        radio = uplink.lab.radios["client-3"]
+        assert isinstance(radio, LoopbackRadio)
+        radio.fail_next("transmit", LateError("late"))
+
+    sections = pluto_run("pluto-virtual")
+    with before("exchange", 2, late):
+        result = run({**sections, "radio": {**sections["radio"], "backend": "loopback"}}, tmp_path / "run")
+    assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS + 1)
+    assert withdrawn == ["client-1", "client-2", "client-3"]
+
+
+def test_a_client_that_is_cut_short_sends_again(tmp_path: Path, bench: Bench) -> None:
+    folder = tmp_path / "run"
+    with before("exchange", 2, drop("client-2", "tx")):
+        result = run(pluto_run(str(bench.lab_file)), folder)
+    assert (result.status, result.uplinks, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS, PLUTO_UPLINKS + 1)
+    assert rows_of(folder) == ["open", *["authorise", "account"], "authorise", *["authorise", "account"] * 2]
+    bench.assert_silent()
+
+
+def test_a_jammer_that_is_cut_short_is_charged_as_if_it_had_sent_nothing(tmp_path: Path, bench: Bench) -> None:
+    """Its noise was promised in the ledger and did not go out whole: the uplink is accounted for without it."""
+    folder = tmp_path / "run"
+    with before("exchange", 2, drop_once_placed("jammer")):
+        result = run(pluto_run(str(bench.lab_file)), folder)
+    assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS + 1)
+    assert rows_of(folder) == ["open", *["authorise", "account"] * (PLUTO_UPLINKS + 1)]
+    rows: list[dict[str, Any]] = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    promised, real = rows[3]["mechanism"], rows[4]["mechanism"]
+    assert promised["uplink"] == real["uplink"] == 2
+    assert promised["alpha_cj"] > 0
+    assert real["alpha_cj"] == 0.0
+    assert real["sigma"] == pytest.approx(promised["noise_std_real"] / promised["alpha_u"])
+    assert real["sigma"] < 0.5 * promised["sigma"]
+    bench.assert_silent()
