@@ -25,3 +25,7 @@ class LedgerError(AirdpError):
 
 class RunFolderError(AirdpError):
     """An output folder that cannot be used for this run."""
+
+
+class SweepError(AirdpError):
+    """A sweep that cannot start or go on: its cluster, a worker of it, or a trial that failed."""

@@ -21,6 +21,7 @@ class Stream(IntEnum):
     CHANNEL = 4
     NOISE = 5
     JAMMER = 6
+    BOUND = 7
 
 
 def generator(seed: int, stream: Stream, *numbers: int) -> np.random.Generator:

@@ -1,8 +1,8 @@
 """Training many clients on a few cores: one thread per core, each with single-threaded linear algebra.
 
-Threads rather than processes: the time is spent inside PyTorch, which lets go of the interpreter lock, and threads
-share the data, need no pickling, no import guard in the user's script, and leave no orphans when a run is killed. Two
-such threads are faster than one that uses two cores inside each small product. `airdp bench` measures it.
+Threads rather than processes: the time is spent inside compiled code, which lets go of the interpreter lock, and
+threads share the data, need no pickling, no import guard in the user's script, and leave no orphans when a run is
+killed. Two such threads are faster than one that uses two cores inside each small product. `airdp bench` measures it.
 """
 
 import os
@@ -13,8 +13,12 @@ from contextlib import contextmanager
 from typing import Self, TypeVar
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 Result = TypeVar("Result")
+
+_AHEAD = 3
+"""Items begun per worker before the first is taken: clients differ in size, and the small need not wait for a large."""
 
 
 def cores() -> int:
@@ -38,6 +42,9 @@ class Workforce:
 
     Kept, because an interrupt that comes while the main thread joins others makes Python 3.11 take them for ended, and
     the process aborts when it exits with one of them inside PyTorch (python/cpython issue 90882).
+
+    Meanwhile NumPy's and SciPy's BLAS has one thread too: workers would otherwise wait for each other inside it, and a
+    norm would depend, in its last bit, on the number of cores.
     """
 
     def __init__(self, workers: int) -> None:
@@ -46,6 +53,7 @@ class Workforce:
 
     def __enter__(self) -> Self:
         """Threads start when there is work for them."""
+        self._blas = ThreadpoolController().select(user_api="blas").limit(limits=1)
         if self._workers > 1:
             self._pool = ThreadPoolExecutor(
                 self._workers, thread_name_prefix="client", initializer=torch.set_num_threads, initargs=(1,)
@@ -54,13 +62,16 @@ class Workforce:
 
     def __exit__(self, *reason: object) -> None:
         """What is being worked on is finished, the rest is dropped."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        try:
+            if self._pool is not None:
+                self._pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            self._blas.restore_original_limits()
 
     def in_order(self, work: Callable[[int], Result], items: Sequence[int]) -> Iterator[Result]:
         """Results of `work(item)` in the order of `items`.
 
-        At most twice as many results as workers wait at any time, so memory does not grow with the number of items.
+        At most `_AHEAD` results per worker wait at any time, so memory does not grow with the number of items.
         """
         with single_threaded_torch():
             if self._pool is None or len(items) < 2:
@@ -70,7 +81,7 @@ class Workforce:
             try:
                 for item in items:
                     waiting.append(self._pool.submit(work, item))
-                    if len(waiting) >= 2 * self._workers:
+                    if len(waiting) >= _AHEAD * self._workers:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()

@@ -1,9 +1,9 @@
-"""From losses to epsilon: four accountants, and the inverse that sizes noise for a target.
+"""From losses to epsilon: five accountants, and the inverse that sizes noise for a target.
 
 All take S = 1/2 sum (Delta_m/sigma_m)^2 or the ratios Delta_m/sigma_m it is made of; none knows about labels.
 Logarithms are natural. `exact` is the tightest possible for composed Gaussians (Balle and Wang 2018, analytic Gaussian
-mechanism); `paper` is Theorem 1/3; `rdp` and `pld` come from google dp-accounting and serve as independent second
-opinions.
+mechanism); `paper` is Theorem 1/3; `liu-simeone` is what the baseline of that name was published with (the claim is
+in `fl.privacy.liu_simeone`); `rdp` and `pld` come from google dp-accounting and serve as independent second opinions.
 """
 
 import math
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx, log_ndtr, wrightomega
 
 from fl.errors import PrivacyError
 
@@ -22,6 +22,7 @@ class Accountant(StrEnum):
 
     PAPER = "paper"
     EXACT = "exact"
+    LIU_SIMEONE = "liu-simeone"
     RDP = "rdp"
     PLD = "pld"
 
@@ -50,6 +51,25 @@ def epsilon_paper(total_loss: float, delta: float) -> float:
     """Theorem 1/3: S + 2 sqrt(S log(1/delta))."""
     loss, log_inverse = _checked_loss(total_loss), -math.log(checked_delta(delta))
     return loss + 2.0 * math.sqrt(loss * log_inverse) if math.isfinite(loss) else math.inf
+
+
+def liu_simeone_c(delta: float) -> float:
+    """C^-1(1/delta) for C(x) = sqrt(pi) x exp(x^2), at any delta in (0, 1).
+
+    Squared, C(x) = 1/delta reads y exp(y) = 2/(pi delta^2) with y = 2 x^2: Lambert's W, here of a logarithm, which no
+    delta overflows.
+    """
+    return math.sqrt(float(wrightomega(math.log(2.0 / math.pi) - 2.0 * math.log(checked_delta(delta)))) / 2.0)
+
+
+def epsilon_liu_simeone(total_loss: float, delta: float) -> float:
+    """Liu and Simeone 2020: S + 2 C sqrt(S), C = C^-1(1/delta).
+
+    The privacy loss is N(S, 2 S), so P(loss > epsilon) = erfc(x)/2 at x = (epsilon - S)/(2 sqrt S). They bound it by
+    erfc(x) <= exp(-x^2)/(sqrt(pi) x) = 1/C(x): never below `exact`, and below `paper` for every delta up to 0.72.
+    """
+    loss = _checked_loss(total_loss)
+    return loss + 2.0 * liu_simeone_c(delta) * math.sqrt(loss) if math.isfinite(loss) else math.inf
 
 
 def log_delta_exact(total_loss: float, epsilon: float) -> float:
@@ -146,11 +166,13 @@ def epsilon_of(accountant: Accountant, ratios: Sequence[float], delta: float) ->
 
 
 def epsilon_of_loss(accountant: Accountant, total_loss: float, delta: float) -> float:
-    """Epsilon from S alone: `paper` or `exact`."""
+    """Epsilon from S alone: `paper`, `exact` or `liu-simeone`."""
     if accountant is Accountant.PAPER:
         return epsilon_paper(total_loss, delta)
     if accountant is Accountant.EXACT:
         return epsilon_exact(total_loss, delta)
+    if accountant is Accountant.LIU_SIMEONE:
+        return epsilon_liu_simeone(total_loss, delta)
     raise PrivacyError(f"accountant {accountant.value} needs the ratio of every uplink: use 'paper' or 'exact' here")
 
 
@@ -158,10 +180,13 @@ def loss_for_epsilon(accountant: Accountant, epsilon: float, delta: float) -> fl
     """Largest S whose epsilon is at most `epsilon`: the inverse of `epsilon_of_loss`.
 
     paper: S = (sqrt(L + eps) - sqrt(L))^2 with L = log(1/delta), which is a^2/L with the a of Theorem 2.
+    liu-simeone: their R_dp = (sqrt(C^2 + eps) - C)^2, the same with C^2 for L.
     """
     checked_epsilon(epsilon)
     log_inverse = -math.log(checked_delta(delta))
-    paper = (epsilon / (math.sqrt(log_inverse + epsilon) + math.sqrt(log_inverse))) ** 2
+    if accountant is Accountant.LIU_SIMEONE:
+        return _loss_for_epsilon(epsilon, liu_simeone_c(delta) ** 2)
+    paper = _loss_for_epsilon(epsilon, log_inverse)
     if accountant is Accountant.PAPER:
         return paper
     if accountant is not Accountant.EXACT:
@@ -172,3 +197,8 @@ def loss_for_epsilon(accountant: Accountant, epsilon: float, delta: float) -> fl
     return float(
         brentq(lambda loss: log_delta_exact(loss, epsilon) + log_inverse, low, high, xtol=1e-15 * paper, rtol=1e-14)
     )
+
+
+def _loss_for_epsilon(epsilon: float, square: float) -> float:
+    """The S of S + 2 sqrt(S square) = epsilon, without the difference of two square roots."""
+    return (epsilon / (math.sqrt(square + epsilon) + math.sqrt(square))) ** 2

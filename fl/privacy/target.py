@@ -13,7 +13,7 @@ from fl.privacy.mechanism import Label, Neighbours
 
 @dataclass(frozen=True)
 class PrivacyTarget:
-    """(epsilon, delta) over `uplinks` equal uplinks, under one label, neighbour relation and accountant."""
+    """(epsilon, delta) over `uplinks` uplinks, under one label, neighbour relation and accountant."""
 
     epsilon: float
     delta: float
@@ -29,14 +29,20 @@ class PrivacyTarget:
         if self.uplinks < 1:
             raise PrivacyError(f"uplinks is {self.uplinks}: expected 1 or more")
 
+    @property
+    def total_loss(self) -> float:
+        """S that all uplinks together may spend."""
+        return loss_for_epsilon(self.accountant, self.epsilon, self.delta)
+
+    def sensitivity(self, sizes: NDArray[np.int64]) -> float:
+        """Delta at s_i = 1, in units of the clip norm: 1/n, or the largest p_i for `client`; twice that to replace."""
+        largest = sizes.max() if self.label is Label.CLIENT else 1
+        return self.neighbours.factor * float(largest) / float(sizes.sum())
+
     def sigma_required(self, sizes: NDArray[np.int64]) -> float:
         """Smallest sigma per uplink, in units of the clip norm, for clients of these `sizes` (K,) with s_i = 1.
 
-        S = M Delta^2 / (2 sigma^2) with Delta = 1/n, or the largest p_i for the label `client`. With accountant `paper`
-        this is Theorem 2: sigma^2 = M log(1/delta) / (2 n^2 a^2), a = -L + sqrt(L^2 + eps L), L = log(1/delta).
+        S = M Delta^2 / (2 sigma^2). With accountant `paper` this is Theorem 2:
+        sigma^2 = M log(1/delta) / (2 n^2 a^2), a = -L + sqrt(L^2 + eps L), L = log(1/delta).
         """
-        largest = sizes.max() if self.label is Label.CLIENT else 1
-        sensitivity = self.neighbours.factor * float(largest) / float(sizes.sum())
-        return sensitivity * math.sqrt(
-            self.uplinks / (2.0 * loss_for_epsilon(self.accountant, self.epsilon, self.delta))
-        )
+        return self.sensitivity(sizes) * math.sqrt(self.uplinks / (2.0 * self.total_loss))

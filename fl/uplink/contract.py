@@ -12,6 +12,7 @@ from fl.privacy.clipping import BoundedUpdate
 from fl.privacy.mechanism import RoundMechanism
 from fl.uplink.jammer import JammerPlan
 from fl.uplink.power_control import ClientPower
+from hardware.errors import HardwareError
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,17 @@ class Aggregate:
     snapshot: dict[str, NDArray[np.generic]] = field(default_factory=dict)
 
 
+class UnprotectedError(HardwareError):
+    """An uplink failed after it was sent, or may have been, with less noise than was authorised.
+
+    mechanism: as it really was, at worst. It is to be accounted for.
+    """
+
+    def __init__(self, message: str, mechanism: RoundMechanism) -> None:
+        super().__init__(message)
+        self.mechanism = mechanism
+
+
 class Uplink(Protocol):
     """plan -> prepare -> (the caller authorises `plan.mechanism` in the ledger) -> exchange.
 
@@ -92,7 +104,7 @@ class Uplink(Protocol):
         ...
 
     def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
-        """Transmit and receive."""
+        """Transmit and receive. `HardwareError`: it failed, what was authorised stays; see `UnprotectedError`."""
         ...
 
 

@@ -40,7 +40,8 @@ class JammerSettings:
 class SymbolUplink:
     """sizes: samples of each client (K,). limits: P_i, limits on ||x_i||^2 (K,). noise_std_real: sigma_c.
 
-    alpha_u: a number, or None for the largest that keeps every s_i = 1, chosen anew in each uplink.
+    alpha_u: a number, or one for each uplink (M,), or None for the largest that keeps every s_i = 1, chosen anew in
+    each uplink.
     streams: generator for a purpose and an uplink number.
     """
 
@@ -51,7 +52,7 @@ class SymbolUplink:
     channel: Channel
     noise_std_real: float
     limits: NDArray[np.float64]
-    alpha_u: float | None
+    alpha_u: float | NDArray[np.float64] | None
     backoff: Backoff
     rescale: Rescale
     jammer: JammerSettings
@@ -61,12 +62,10 @@ class SymbolUplink:
     def __post_init__(self) -> None:
         """Refuse values for which the equations have no meaning."""
         checked_clip_norm(self.clip_norm)
-        for name, value in (
-            ("noise standard deviation", self.noise_std_real),
-            ("alpha_u", 1.0 if self.alpha_u is None else self.alpha_u),
-        ):
-            if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"{name} is {value}: expected a finite number above 0")
+        for name, values in (("noise standard deviation", self.noise_std_real), ("alpha_u", self.alpha_u)):
+            for value in [] if values is None else np.ravel(values):
+                if not (math.isfinite(value) and value > 0):
+                    raise ConfigError(f"{name} is {value}: expected a finite number above 0")
         if self.noise_std_real < SMALLEST_NOISE_STD:
             raise ConfigError(
                 f"noise standard deviation is {self.noise_std_real}: expected {SMALLEST_NOISE_STD} or more, "
@@ -82,16 +81,20 @@ class SymbolUplink:
         for postponed in range(MAX_POSTPONED):
             state = self.channel.state(uplink, rng)
             silent = (uplink - 1) % len(self.sizes) if self.jammer.role is JammerRole.ROTATING else None
-            alpha_u, jammer = self._choose_noise(state, silent)
+            alpha_u, jammer = self._choose_noise(uplink, state, silent)
             if jammer.needed and self.jammer.availability < 1.0 and rng.random() >= self.jammer.availability:
                 continue
             # A rotating client that need not jam learns like the others.
             return self._plan_clients(uplink, state, alpha_u, jammer, silent if jammer.needed else None, postponed)
         raise ConfigError(f"the jammer was absent in {MAX_POSTPONED} soundings in a row: raise jammer.availability")
 
-    def _choose_noise(self, state: ChannelState, silent: int | None) -> tuple[float, JammerPlan]:
-        weights = self.sizes / self.sizes.sum()
-        alpha_u = self.alpha_u or alpha_u_without_backoff(weights, state.clients, self.limits)
+    def _alpha_u(self, uplink: int, state: ChannelState) -> float:
+        if self.alpha_u is None:
+            return alpha_u_without_backoff(self.sizes / self.sizes.sum(), state.clients, self.limits)
+        return float(self.alpha_u[uplink - 1]) if isinstance(self.alpha_u, np.ndarray) else self.alpha_u
+
+    def _choose_noise(self, uplink: int, state: ChannelState, silent: int | None) -> tuple[float, JammerPlan]:
+        alpha_u = self._alpha_u(uplink, state)
         if self.jammer.role is JammerRole.NONE:
             return alpha_u, SILENT
         gain = abs(state.jammer if silent is None else state.clients[silent])

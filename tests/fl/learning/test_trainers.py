@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from fl.errors import PrivacyError
+from fl.errors import ModelError, PrivacyError
 from fl.learning import autograd, mlp
 from fl.learning.batches import batch_slices, epoch_orders
 from fl.learning.local import ClientData, LocalSettings, train_client
@@ -105,6 +105,8 @@ def assert_same(ours: Vector, reference: NDArray[Any], tolerance: float = 2e-4) 
 
 CASES = {
     "papers sizes, sample space": Case(samples=200, features=784, hidden=196, classes=10, batch_size=64, epochs=3),
+    "papers batches": Case(samples=165, features=784, hidden=196, classes=10, batch_size=16, epochs=2),
+    "papers sizes, weight space": Case(samples=80, features=39, hidden=196, classes=10, batch_size=16, epochs=2),
     "weight space": Case(samples=200, features=20, hidden=12, classes=5, batch_size=64, epochs=4),
     "just below twice the features": Case(samples=39, features=20, hidden=12, classes=5, batch_size=7, epochs=4),
     "exactly twice the features": Case(samples=40, features=20, hidden=12, classes=5, batch_size=7, epochs=4),
@@ -255,8 +257,9 @@ def test_a_subclass_of_the_mlp_is_trained_by_its_own_forward(mode: LocalMode) ->
 
 
 @pytest.mark.parametrize("mode", list(LocalMode))
-def test_nan_in_the_data_raises_and_names_the_client(mode: LocalMode) -> None:
-    case = Case(samples=20, features=6, hidden=4, classes=3, batch_size=8, epochs=2)
+@pytest.mark.parametrize("samples", [11, 20], ids=["sample space", "weight space"])
+def test_nan_in_the_data_raises_and_names_the_client(mode: LocalMode, samples: int) -> None:
+    case = Case(samples=samples, features=6, hidden=4, classes=3, batch_size=8, epochs=2)
     x, y = case.data
     x[3, 2] = float("nan")
     model = case.model
@@ -264,6 +267,35 @@ def test_nan_in_the_data_raises_and_names_the_client(mode: LocalMode) -> None:
     with pytest.raises(PrivacyError, match="client 3"):
         train_client(
             model, flatten(model), ClientData(x, y), settings_, 1.0, np.random.default_rng(1), origin="client 3"
+        )
+
+
+@pytest.mark.parametrize("place", [0, 24, 28, 40], ids=["weight", "bias", "second weight", "second bias"])
+def test_nan_in_the_model_raises(place: int) -> None:
+    case = Case(samples=11, features=6, hidden=4, classes=3, batch_size=8, epochs=2)
+    start = flatten(case.model)
+    start[place] = float("nan")
+    with pytest.raises(PrivacyError, match="NaN"):
+        train_client(
+            case.model, start, ClientData(*case.data), SETTINGS, 1.0, np.random.default_rng(1), origin="client 3"
+        )
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 3], [0, -1, 2], [0, 1]], ids=["too large", "negative", "too few"])
+def test_labels_that_do_not_fit_are_refused(labels: list[int]) -> None:
+    """Compiled code checks no bounds: it would write beside its arrays."""
+    model = build_mlp(6, 4, 3, 1)
+    with pytest.raises(ModelError, match=r"labels .* 3 samples: expected one of 0\.\.2"):
+        mlp.sgd_update(
+            model,
+            flatten(model),
+            torch.rand(3, 6),
+            torch.tensor(labels),
+            epoch_orders(3, 1, np.random.default_rng(1)),
+            batch_size=2,
+            lr=0.1,
+            momentum=0.5,
+            mu=0.1,
         )
 
 

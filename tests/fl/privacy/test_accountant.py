@@ -30,7 +30,7 @@ from phy.units import noise_var_complex_from_real
 
 ROUNDS, SAMPLES, SIGMA, DELTA = 80, 10_000, 7.41e-4, 1e-5
 RATIOS = [1.0 / (SAMPLES * SIGMA)] * ROUNDS
-CLOSED = [Accountant.PAPER, Accountant.EXACT]
+CLOSED = [Accountant.PAPER, Accountant.EXACT, Accountant.LIU_SIMEONE]
 
 losses = st.floats(-8, 5).map(lambda exponent: 10.0**exponent)
 deltas = st.one_of(st.floats(-300, -1).map(lambda exponent: 10.0**exponent), st.floats(0.1, 0.999))

@@ -68,6 +68,7 @@ def test_purposes_keep_their_numbers() -> None:
         "CHANNEL": 4,
         "NOISE": 5,
         "JAMMER": 6,
+        "BOUND": 7,
     }
 
 
