@@ -26,12 +26,15 @@ from fl.learning.mode import LocalMode
 from fl.learning.model import build_mlp, check_model, flatten, import_module
 from fl.nodes.air import AirFormat
 from fl.nodes.radio_uplink import RadioPower, RadioUplink, check_lab
+from fl.privacy.liu_simeone import published_target
 from fl.privacy.target import PrivacyTarget
 from fl.streams import Stream, generator
 from fl.uplink.channel import Channel, FileChannel, RayleighChannel, StaticChannel
 from fl.uplink.contract import Uplink
 from fl.uplink.ideal import IdealUplink
 from fl.uplink.jammer import JammerRole
+from fl.uplink.liu_simeone import Allocation, allocate, largest_alpha_u
+from fl.uplink.modes import BaselineBudget, PowerControl
 from fl.uplink.power_control import alpha_u_for_noise, power_limit
 from fl.uplink.symbol import JammerSettings, SymbolUplink
 from hardware.lab import find_lab, open_lab
@@ -41,7 +44,10 @@ from phy.units import db_to_amplitude_ratio
 
 @dataclass(frozen=True)
 class Parts:
-    """What a run is made of. start: initial model (d,). sizes: n_i (K,). open_uplink: radios are on only within it."""
+    """What a run is made of. start: initial model (d,). sizes: n_i (K,). open_uplink: radios are on only within it.
+
+    allocation: what a baseline planned for all uplinks, None under adaptive power control.
+    """
 
     dataset: Dataset
     statistics: dict[str, Any]
@@ -51,6 +57,7 @@ class Parts:
     start: NDArray[np.float32]
     algorithm: Algorithm
     local: LocalSettings
+    allocation: Allocation | None
     open_uplink: Callable[[], AbstractContextManager[Uplink]]
 
 
@@ -66,6 +73,7 @@ def assemble(config: RunConfig) -> Parts:
     check_model(model, dataset.sample_shape, dataset.classes)
     start = flatten(model)
     algorithm = make_algorithm(config)
+    allocation = make_allocation(config, partition.sizes, coordinates=start.size)
     return Parts(
         dataset=dataset,
         statistics=partition.statistics(dataset.train_y, dataset.classes),
@@ -85,7 +93,8 @@ def assemble(config: RunConfig) -> Parts:
             momentum=config.local.momentum,
             mu=algorithm.proximal_mu,
         ),
-        open_uplink=make_uplink(config, partition.sizes, coordinates=start.size),
+        allocation=allocation,
+        open_uplink=make_uplink(config, partition.sizes, allocation, coordinates=start.size),
     )
 
 
@@ -142,8 +151,33 @@ def privacy_target(config: RunConfig, epsilon: float) -> PrivacyTarget:
     )
 
 
+def make_allocation(config: RunConfig, sizes: NDArray[np.int64], coordinates: int) -> Allocation | None:
+    """What the baseline that [power] names gives every one of the M uplinks; None under adaptive power control."""
+    power, privacy = config.power, config.privacy
+    if power.control is PowerControl.ADAPTIVE:
+        return None
+    if power.baseline_accountant is BaselineBudget.OURS:
+        target = privacy_target(config, privacy.epsilon)
+    else:
+        target = published_target(privacy.epsilon, privacy.delta, config.uplink.uplinks)
+    return allocate(
+        largest_alpha_u(
+            _make_channel(config, len(sizes)),
+            partial(generator, config.seed),
+            sizes,
+            _power_limits(config, len(sizes), coordinates),
+            target.uplinks,
+        ),
+        target,
+        sizes=sizes,
+        noise_std_real=config.channel.noise_std_real,
+        clip_norm=privacy.clip_norm,
+        contraction=power.contraction,
+    )
+
+
 def make_uplink(
-    config: RunConfig, sizes: NDArray[np.int64], coordinates: int
+    config: RunConfig, sizes: NDArray[np.int64], allocation: Allocation | None, coordinates: int
 ) -> Callable[[], AbstractContextManager[Uplink]]:
     """The uplink that [uplink] and its sections describe, checked now and opened when it is called."""
     record_bounded = config.local.mode is LocalMode.RECORD
@@ -152,17 +186,15 @@ def make_uplink(
     if config.uplink.kind is UplinkKind.IDEAL:
         ideal = IdealUplink(sizes, coordinates, config.privacy.clip_norm, record_bounded)
         return lambda: nullcontext(ideal)
-    noise_std_real = config.channel.noise_std_real
-    limit = power_limit(config.channel.snr_db, coordinates, noise_std_real**2)
     symbol = SymbolUplink(
         sizes=sizes,
         coordinates=coordinates,
         clip_norm=config.privacy.clip_norm,
         record_bounded=record_bounded,
         channel=_make_channel(config, len(sizes)),
-        noise_std_real=noise_std_real,
-        limits=np.full(len(sizes), limit),
-        alpha_u=_alpha_u(config, sizes),
+        noise_std_real=config.channel.noise_std_real,
+        limits=_power_limits(config, len(sizes), coordinates),
+        alpha_u=_alpha_u(config, sizes) if allocation is None else allocation.alpha_u,
         backoff=config.power.backoff,
         rescale=config.power.aggregate,
         jammer=_jammer(config, sizes),
@@ -221,6 +253,10 @@ def make_radio_uplink(
     return opened
 
 
+def _power_limits(config: RunConfig, clients: int, coordinates: int) -> NDArray[np.float64]:
+    return np.full(clients, power_limit(config.channel.snr_db, coordinates, config.channel.noise_std_real**2))
+
+
 def _alpha_u(config: RunConfig, sizes: NDArray[np.int64]) -> float | None:
     if config.power.alpha_u == "largest":
         return None
@@ -238,7 +274,9 @@ def _make_channel(config: RunConfig, clients: int) -> Channel:
     if settings.fading is Fading.STATIC:
         return StaticChannel(clients, settings.static_gain, jammer_amplitude)
     own_node = config.jammer.role in (JammerRole.DEDICATED, JammerRole.EXTERNAL)
-    return FileChannel(load_gains(Path(settings.path)), clients, config.last_uplink, own_node)
+    # A baseline that plans ahead needs the gains of uplinks that the run may not make.
+    uplinks = config.last_uplink if config.power.control is PowerControl.ADAPTIVE else config.uplink.uplinks
+    return FileChannel(load_gains(Path(settings.path)), clients, uplinks, own_node)
 
 
 def _jammer(config: RunConfig, sizes: NDArray[np.int64]) -> JammerSettings:

@@ -4,11 +4,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from ctypes.util import find_library
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,15 @@ import torch
 from numpy.typing import NDArray
 
 from fl.errors import DataError
+from fl.experiment.arithmetic import flops_per_uplink, multiply
+from fl.experiment.assemble import assemble
+from fl.experiment.paper_uplink import paper_config, timed_uplinks
 from fl.learning import autograd, mlp
 from fl.learning.batches import epoch_orders
 from fl.learning.data.emnist import load_emnist
 from fl.learning.data.partition import partition_by_class
 from fl.learning.model import MLP, build_mlp, flatten
-from fl.learning.workforce import cores, in_order
+from fl.learning.workforce import cores, in_order, single_threaded_torch
 from fl.nodes.air import AirFormat
 from fl.nodes.radio_uplink import RadioPower, RadioUplink
 from fl.privacy.clipping import clip_update
@@ -31,6 +36,7 @@ from fl.uplink.contract import UplinkPlan
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, Rescale
 from hardware.lab import find_lab, open_lab, parse_lab
+from hardware.virtual_pluto.throughput import USB_RATE_HZ, Throughput, measure_throughput
 from phy.numerology import Numerology
 
 Vector = NDArray[np.float32]
@@ -70,6 +76,10 @@ def compare(
         pair = (_seconds(ours), _seconds(other))
         if number:
             pairs.append(pair)
+    return _measurement(pairs, **about)
+
+
+def _measurement(pairs: Sequence[tuple[float, float]], **about: Any) -> Measurement:
     ratios = [own / theirs for own, theirs in pairs]
     return Measurement(
         ours_s=statistics.median(own for own, _ in pairs),
@@ -77,7 +87,7 @@ def compare(
         ratio=statistics.median(ratios),
         ratio_min=min(ratios),
         ratio_max=max(ratios),
-        repeats=repeats,
+        repeats=len(pairs),
         **about,
     )
 
@@ -141,6 +151,29 @@ def _local_round(repeats: int, mu: float = 0.0) -> Measurement:
         workload=f"50 clients, 10,000 images, 20 epochs, batch 64, 784-196-10, mu {mu:g}, {work.data}",
         reference=f"plain PyTorch loop, {torch.get_num_threads()} threads",
         facts={"largest_relative_difference": difference, "cores": cores()},
+    )
+
+
+def _paper_uplink(repeats: int) -> Measurement:
+    with TemporaryDirectory() as name:
+        scratch = Path(name)
+        config, data = paper_config(scratch, repeats + 1)
+        flops = flops_per_uplink(assemble(config))
+        with single_threaded_torch():
+            pairs = timed_uplinks(config, scratch / "one", 1, between=lambda: multiply(flops))
+        together = timed_uplinks(config, scratch / "all", cores())
+    own_cpu, bound_cpu = ([pair[side].cpu for pair in pairs] for side in (0, 1))
+    return _measurement(
+        [(own.wall, bound.wall) for own, bound in pairs],
+        workload=f"config emnist: training, air, ledger, scores and checkpoint of one uplink on one core, {data}",
+        reference=f"large sgemm on one core of the plain algorithm's {flops / 1e9:.4g} GFLOP",
+        facts={
+            "ratio_cpu": statistics.median(own / bound for own, bound in zip(own_cpu, bound_cpu, strict=True)),
+            "ours_cpu_s": statistics.median(own_cpu),
+            "sgemm_gflop_per_cpu_s": flops / 1e9 / statistics.median(bound_cpu),
+            "cores": cores(),
+            "ours_all_cores_s": statistics.median(own.wall for own, _ in together),
+        },
     )
 
 
@@ -271,8 +304,45 @@ def _overheads(uplinks: int) -> list[int]:
         ]
 
 
+def _virtual_pluto(repeats: int) -> Measurement:
+    """Four virtual Plutos that stream through libiio, against what a real one sustains over USB 2."""
+    setups = {"uplink": ((1, 2, 3), (0,)), "duplex": (range(4), range(4))}
+    runs: dict[str, list[Throughput]] = {name: [] for name in setups}
+    for _ in range(repeats):
+        for name, (senders, receivers) in setups.items():
+            runs[name].append(measure_throughput(senders, receivers))
+    ours_s = [run.elapsed_s for run in runs["duplex"]]
+    reference_s = runs["duplex"][0].samples / USB_RATE_HZ
+    rates = {name: statistics.median(run.rate_hz for run in runs[name]) / 1e6 for name in setups}
+    return Measurement(
+        workload="4 virtual Plutos that send and receive, blocks of 32768, Rayleigh, noise, server and clients here",
+        reference=f"a real Pluto over USB 2: {USB_RATE_HZ / 1e6:g} MS/s",
+        ours_s=statistics.median(ours_s),
+        reference_s=reference_s,
+        ratio=statistics.median(ours_s) / reference_s,
+        ratio_min=min(ours_s) / reference_s,
+        ratio_max=max(ours_s) / reference_s,
+        repeats=repeats,
+        facts={
+            "msps_4_send_and_receive": round(rates["duplex"], 2),
+            "msps_3_send_1_receives": round(rates["uplink"], 2),
+            "cores_at_4_msps_4_send_and_receive": round(
+                statistics.median(run.cpu_s_per_sample for run in runs["duplex"]) * USB_RATE_HZ, 2
+            ),
+            "cores": cores(),
+        },
+    )
+
+
 BENCHMARKS: dict[str, Callable[[int], Measurement]] = {
     "local-round": _local_round,
     "local-round-proximal": lambda repeats: _local_round(repeats, mu=0.1),
+    "paper-uplink": _paper_uplink,
     "radio-uplink": _radio_uplink,
+    "virtual-pluto": _virtual_pluto,
 }
+
+
+def available() -> list[str]:
+    """Benchmarks for which everything is installed."""
+    return [name for name in BENCHMARKS if name != "virtual-pluto" or find_library("iio")]

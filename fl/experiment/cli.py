@@ -19,11 +19,17 @@ from fl.experiment.startup import ShadowedPackageError, check_one_place
 
 COMMANDS = {
     "run": "run an experiment, or resume one",
+    "sweep": "run a grid of experiments, each several times, on all cores or a cluster",
+    "reproduce": "the paper's experiments: sweep and report in one",
     "account": "epsilon of M equal uplinks under every accountant",
     "jammer": "how much noise a jammer must add",
     "calibrate": "measure a lab's noise and links, or check a record of them",
     "inspect": "pictures and numbers of one radio uplink",
     "ledger": "verify a run's privacy ledger and recompute epsilon",
+    "report": "one HTML page about sweeps and runs: curves, privacy, power, settings",
+    "bound": "the paper's convergence bound for a run, term by term",
+    "radios": "find Plutos and show what they say about themselves",
+    "emulate": "serve a lab's radios as virtual Plutos",
     "bench": "measure speed against a reference in the same run",
     "configs": "list the configs that ship with airdp",
     "data": "download a data set",

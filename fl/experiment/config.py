@@ -21,7 +21,7 @@ from fl.learning.mode import LocalMode
 from fl.privacy.accountant import Accountant
 from fl.privacy.mechanism import Label, Neighbours
 from fl.uplink.jammer import FactorOn, JammerRole
-from fl.uplink.modes import Backoff, Rescale
+from fl.uplink.modes import Backoff, BaselineBudget, PowerControl, Rescale
 from hardware.sections import Section, as_tuple, choice, explain, nearest
 
 # The ranges are wider than any lab or claim, and keep sizes and squares of them away from the limits of floats.
@@ -191,6 +191,15 @@ class ChannelConfig(Section):
 class PowerConfig(Section):
     """[power] control."""
 
+    control: Annotated[PowerControl, choice(PowerControl)] = PowerControl.ADAPTIVE
+    """`adaptive`: alpha_u below, clients back off; `liu-simeone`: the baseline's offline optimum over all M uplinks,
+    with all gains known in advance and no back-off."""
+    contraction: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """mu/L of the baseline, the part of the optimality gap that an uplink closes: above 0, power is saved for late
+    uplinks. 0 weighs all alike, the limit of a loss that is not convex and so has no mu."""
+    baseline_accountant: Annotated[BaselineBudget, choice(BaselineBudget)] = BaselineBudget.OURS
+    """What the baseline spends: `ours`: privacy.epsilon under [privacy]'s label, neighbours and accountant, as every
+    run does; `published`: the same epsilon and delta by its own accountant for replaced records."""
     alpha_u: Scale | Literal["target", "largest"] = "target"
     """A number; `target`: channel noise alone meets channel_epsilon; `largest`: the most that keeps every s_i = 1."""
     channel_epsilon: Epsilon | Literal[0] = 0
@@ -292,11 +301,26 @@ class RunConfig(Section):
                 self.privacy.accountant not in (Accountant.PAPER, Accountant.EXACT)
             ),
             "uplink.stop_after is larger than uplink.uplinks": self.uplink.stop_after > self.uplink.uplinks,
+            **self._baseline_problems(),
         }
         for message, wrong in problems.items():
             if wrong:
                 raise ValueError(message)
         return self
+
+    def _baseline_problems(self) -> dict[str, bool]:
+        baseline = self.power.control is PowerControl.LIU_SIMEONE
+        return {
+            "power.control = 'liu-simeone' needs uplink.kind = 'symbol': it takes all uplinks' gains in advance": (
+                baseline and self.uplink.kind is not UplinkKind.SYMBOL
+            ),
+            "power.control = 'liu-simeone' needs jammer.role = 'none': the baseline adds no artificial noise": (
+                baseline and self.jammer.role is not JammerRole.NONE
+            ),
+            "power.control = 'liu-simeone' chooses alpha_u itself: leave power.alpha_u and power.channel_epsilon out": (
+                baseline and (self.power.alpha_u != "target" or self.power.channel_epsilon != 0)
+            ),
+        }
 
 
 def shipped_configs() -> dict[str, Path]:
@@ -305,12 +329,19 @@ def shipped_configs() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def load_config(source: str, overrides: Iterable[str] = ()) -> RunConfig:
-    """The config that `source` names (shipped name or path of a TOML file), with `a.b=c` overrides applied."""
+def load_config(
+    source: str, overrides: Iterable[str] = (), tables: Iterable[Mapping[str, Any]] = (), origin: str = ""
+) -> RunConfig:
+    """The config that `source` names (shipped name or path of a TOML file), with `a.b=c` overrides applied last.
+
+    tables: laid over the file's, one after the other; their keys may be dotted. origin: what an error is put down to.
+    """
     data = _read(source)
+    for table in tables:
+        _lay_over(data, table, origin or source)
     for override in overrides:
         _apply(data, override)
-    return parse_config(data, origin=source)
+    return parse_config(data, origin=origin or source)
 
 
 def _read(source: str) -> dict[str, Any]:
@@ -323,6 +354,20 @@ def _read(source: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"config {path} cannot be read: {error}") from error
+
+
+def _lay_over(data: dict[str, Any], table: Mapping[str, Any], origin: str) -> None:
+    for key, value in table.items():
+        *sections, last = key.split(".")
+        place = data
+        for name in sections if not isinstance(value, Mapping) else [*sections, last]:
+            place = place.setdefault(name, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"{origin}: '{name}' of '{key}' is a value, not a section")
+        if isinstance(value, Mapping):
+            _lay_over(place, value, origin)
+        else:
+            place[last] = value
 
 
 def _apply(data: dict[str, Any], override: str) -> None:

@@ -5,6 +5,7 @@ versions.json    what it ran on                   metrics.jsonl    one line per 
 partition.json   who holds what, data's digest    checkpoint.npz   model after the last finished uplink
 result.json      the outcome, written at the end  figures/*.png
 radio/*.npz      one per radio uplink, for `airdp inspect`
+allocation.json  what a baseline's power control planned, where one was used
 """
 
 import fcntl
@@ -26,6 +27,8 @@ from numpy.typing import NDArray
 from fl.durable import append_durably, sync_folder, write_atomically
 from fl.errors import ConfigError, RunFolderError
 from fl.experiment.config import RunConfig, parse_config
+
+ALLOCATION = "allocation.json"
 
 
 @dataclass(frozen=True)

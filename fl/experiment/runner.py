@@ -27,7 +27,7 @@ from fl.durable import write_atomically
 from fl.errors import LedgerError, ModelError, RunFolderError
 from fl.experiment.assemble import Parts, assemble
 from fl.experiment.config import RunConfig
-from fl.experiment.folder import Checkpoint, RunFolder, created, is_unused, locked
+from fl.experiment.folder import ALLOCATION, Checkpoint, RunFolder, created, is_unused, locked
 from fl.experiment.versions import versions
 from fl.learning.evaluate import evaluate
 from fl.learning.local import train_client
@@ -35,10 +35,12 @@ from fl.learning.workforce import Workforce, cores
 from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.clipping import BoundedUpdate
 from fl.privacy.ledger import Ledger, LedgerContents, LedgerHeader, read_ledger
+from fl.privacy.liu_simeone import state_published
 from fl.privacy.mechanism import Label, RoundMechanism
 from fl.privacy.statement import PrivacyStatement, json_number, state_privacy
 from fl.streams import Stream, generator
-from fl.uplink.contract import Aggregate, Prepared, Uplink, UplinkPlan
+from fl.uplink.contract import Aggregate, Prepared, UnprotectedError, Uplink, UplinkPlan
+from fl.uplink.liu_simeone import Allocation
 from hardware.errors import HardwareError
 
 FINISHED, BUDGET_SPENT = "finished", "budget spent"
@@ -50,8 +52,8 @@ _BUDGET_TOLERANCE = 1e-9
 class UplinkMetrics:
     """One line of metrics.jsonl: the model after the uplink, epsilon spent until then, and what power control did.
 
-    signal_norm, noise_norm: l2 norms of the aggregate's two parts. weight_received: sum of p_i/s_i. backed_off,
-    clipped: clients.
+    signal_norm, noise_norm: l2 norms of the aggregate's two parts; step_norm: of the aggregate, the first model step.
+    weight_received: sum of p_i/s_i. backed_off, clipped: clients.
     """
 
     uplink: int
@@ -72,13 +74,18 @@ class UplinkMetrics:
     weight_received: float
     signal_norm: float
     noise_norm: float
+    step_norm: float
     seconds: float
     diagnostics: dict[str, float]
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """The outcome of a run. privacy: the claimed label first, then the others that hold or are published."""
+    """The outcome of a run. privacy: the claimed label first, then the others that hold or are published.
+
+    allocation, published: of a run under a baseline's power control, what it planned for all uplinks, and the epsilon
+    that its authors would state for what was sent.
+    """
 
     out: Path
     status: str
@@ -90,6 +97,8 @@ class RunResult:
     transmissions_charged: int
     model_sha256: str
     privacy: tuple[PrivacyStatement, ...]
+    allocation: Allocation | None
+    published: PrivacyStatement | None
 
     def to_json(self) -> dict[str, Any]:
         """The object that `airdp run --json` prints."""
@@ -109,6 +118,8 @@ class RunResult:
             "transmissions_charged": self.transmissions_charged,
             "status": self.status,
             "model_sha256": self.model_sha256,
+            **({} if self.allocation is None else {"allocation": self.allocation.to_json()}),
+            **({} if self.published is None else {"published": self.published.to_json()}),
             "out": str(self.out),
         }
 
@@ -162,6 +173,8 @@ def _create(folder: RunFolder, config: RunConfig, parts: Parts) -> None:
         write_atomically(scratch.config_path, config.to_toml().encode())
         scratch.write_json("versions.json", versions())
         scratch.write_json("partition.json", {"data_sha256": parts.dataset.fingerprint(), **parts.statistics})
+        if parts.allocation is not None:
+            scratch.write_json(ALLOCATION, parts.allocation.to_json())
         header = LedgerHeader(
             sizes=tuple(int(size) for size in parts.sizes),
             delta=config.privacy.delta,
@@ -298,7 +311,12 @@ class _Run:
         authorised = self.ledger.authorise(plan.mechanism)
         before = self.losses
         self.losses = before + self._losses(plan.mechanism)
-        aggregate = self.uplink.exchange(plan, prepared)
+        try:
+            aggregate = self.uplink.exchange(plan, prepared)
+        except UnprotectedError as error:
+            self.ledger.account(authorised, error.mechanism)
+            self.losses = before + self._losses(error.mechanism)
+            raise
         # Measured noise may turn out below the plan's: on disk before anything else happens.
         self.ledger.account(authorised, aggregate.mechanism)
         self.losses = before + self._losses(aggregate.mechanism)
@@ -357,6 +375,7 @@ class _Run:
             weight_received=float((plan.weights[list(plan.senders)] / backoffs).sum()),
             signal_norm=aggregate.signal_norm,
             noise_norm=aggregate.noise_norm,
+            step_norm=float(np.linalg.norm(aggregate.values.astype(np.float64))),
             seconds=time.perf_counter() - started,
             diagnostics=aggregate.diagnostics,
         )
@@ -365,6 +384,7 @@ class _Run:
         test = evaluate(self.parts.model, state.model, *self.test)
         mechanisms = list(self.ledger.mechanisms.values())
         labels = [self.config.label, *(label for label in Label if label is not self.config.label)]
+        delta, allocation = self.config.privacy.delta, self.parts.allocation
         result = RunResult(
             out=self.folder.path,
             status=status,
@@ -381,10 +401,12 @@ class _Run:
                     self.parts.sizes,
                     label=label,
                     neighbours=self.config.privacy.neighbours,
-                    delta=self.config.privacy.delta,
+                    delta=delta,
                 )
                 for label in labels
             ),
+            allocation=allocation,
+            published=None if allocation is None else state_published(mechanisms, self.parts.sizes, delta=delta),
         )
         from fl.experiment.figures import draw_run
 

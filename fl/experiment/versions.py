@@ -7,6 +7,8 @@ from typing import Any
 
 PACKAGES = (
     "airdp",
+    "distributed",
+    "numba",
     "numpy",
     "scipy",
     "torch",
@@ -15,6 +17,8 @@ PACKAGES = (
     "matplotlib",
     "rich",
     "pydantic",
+    "pyadi-iio",
+    "pylibiio",
     "tomli-w",
 )
 

@@ -9,14 +9,14 @@ from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure (default: everything)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure (default: all that can run)")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="pairs of measurements (default 5)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def call(options: argparse.Namespace) -> int:
     """Measure and print."""
-    from fl.experiment.bench import BENCHMARKS, Measurement
+    from fl.experiment.bench import BENCHMARKS, Measurement, available
 
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -24,7 +24,7 @@ def call(options: argparse.Namespace) -> int:
     if options.repeats < 1:
         raise ConfigError(f"--repeats is {options.repeats}: expected 1 or more")
     results: dict[str, dict[str, Any]] = {}
-    for name in options.names or BENCHMARKS:
+    for name in options.names or available():
         with PROGRESS.status(f"measuring {name}, {options.repeats} times"):
             results[name] = BENCHMARKS[name](options.repeats).to_json()
     if options.json:

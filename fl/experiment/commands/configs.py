@@ -1,19 +1,26 @@
-"""List the configs that ship with airdp; with NAME, print that config with every key resolved."""
+"""List the configs and sweeps that ship with airdp; with NAME, print that config with every key resolved."""
 
 import argparse
 
 from fl.experiment.commands.output import RESULTS, print_json
 from fl.experiment.config import load_config, shipped_configs
+from fl.experiment.sweep_plan import load_plan, shipped_sweeps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="print this config, resolved")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print this config, resolved, or this sweep")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def call(options: argparse.Namespace) -> int:
     """List, or print one."""
+    if options.name in shipped_sweeps():
+        if options.json:
+            print_json(load_plan(options.name).to_json())
+        else:
+            print(shipped_sweeps()[options.name].read_text(encoding="utf-8"), end="")
+        return 0
     if options.name:
         config = load_config(options.name)
         if options.json:
@@ -21,14 +28,16 @@ def call(options: argparse.Namespace) -> int:
         else:
             print(config.to_toml(), end="")
         return 0
-    descriptions = {name: load_config(name).description for name in shipped_configs()}
+    configs = {name: load_config(name).description for name in shipped_configs()}
+    sweeps = {name: load_plan(name).description for name in shipped_sweeps()}
     if options.json:
-        print_json(descriptions)
+        print_json({**configs, **sweeps})
         return 0
     from rich.table import Table
 
-    table = Table("config", "what it is")
-    for name, description in descriptions.items():
-        table.add_row(name, description)
-    RESULTS.print(table)
+    for kind, command, descriptions in (("config", "run", configs), ("sweep", "sweep", sweeps)):
+        table = Table(kind, f"what it is (airdp {command} {kind.upper()})")
+        for name, description in descriptions.items():
+            table.add_row(name, description)
+        RESULTS.print(table)
     return 0

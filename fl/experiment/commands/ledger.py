@@ -3,9 +3,10 @@
 import argparse
 from pathlib import Path
 
-from fl.experiment.commands.output import RESULTS, print_json, print_privacy
+from fl.experiment.commands.output import RESULTS, print_baseline, print_json, print_privacy
 from fl.privacy.accountant import Accountant
 from fl.privacy.ledger import read_ledger
+from fl.privacy.liu_simeone import state_published
 from fl.privacy.mechanism import Label, Neighbours
 from fl.privacy.statement import CLOSED_FORMS, state_privacy
 
@@ -15,15 +16,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of a run, or its ledger.jsonl")
     parser.add_argument("--delta", type=float, metavar="D", help="another delta than the run's")
     parser.add_argument("--neighbours", choices=[n.value for n in Neighbours], help="another relation than the run's")
-    parser.add_argument("--all", action="store_true", help="also the accountants rdp and pld, which take seconds")
+    parser.add_argument("--all", action="store_true", help="also liu-simeone, and rdp and pld, which take seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def call(options: argparse.Namespace) -> int:
     """Verify, recompute, print."""
+    from fl.experiment.folder import ALLOCATION, RunFolder
+
     path = options.folder / "ledger.jsonl" if options.folder.is_dir() else options.folder
     contents = read_ledger(path)
     header = contents.header
+    delta = header.delta if options.delta is None else options.delta
     labels = [header.label, *(label for label in Label if label is not header.label)]
     statements = [
         state_privacy(
@@ -31,11 +35,14 @@ def call(options: argparse.Namespace) -> int:
             header.sizes_array,
             label=label,
             neighbours=Neighbours(options.neighbours) if options.neighbours else header.neighbours,
-            delta=header.delta if options.delta is None else options.delta,
+            delta=delta,
             accountants=tuple(Accountant) if options.all else CLOSED_FORMS,
         )
         for label in labels
     ]
+    published = state_published(contents.mechanisms, header.sizes_array, delta=delta)
+    planned = (path.parent / ALLOCATION).exists()
+    allocation = RunFolder(path.parent).read_json(ALLOCATION) if planned else None
     if options.json:
         print_json(
             {
@@ -48,6 +55,7 @@ def call(options: argparse.Namespace) -> int:
                 "head": contents.head,
                 **{key: value for key, value in statements[0].to_json().items() if key != "uplinks"},
                 "privacy": [statement.to_json() for statement in statements],
+                **({} if allocation is None else {"allocation": allocation, "published": published.to_json()}),
             }
         )
         return 0
@@ -59,4 +67,6 @@ def call(options: argparse.Namespace) -> int:
     if standing:
         RESULTS.print(f"{standing} without an account (a run was cut off or is going on): their worst case counts")
     print_privacy(statements)
+    if allocation is not None:
+        print_baseline(published, allocation)
     return 0

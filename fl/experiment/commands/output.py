@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fl.errors import RunFolderError
+from fl.privacy.accountant import Accountant
 from fl.privacy.mechanism import Label
 from fl.privacy.statement import PrivacyStatement
 
@@ -46,3 +48,24 @@ def print_privacy(statements: Sequence[PrivacyStatement]) -> None:
     RESULTS.print(table)
     for statement in statements:
         RESULTS.print(LABEL_NOTES[statement.label], soft_wrap=True)
+
+
+def print_baseline(published: PrivacyStatement, allocation: Mapping[str, Any]) -> None:
+    """What a baseline planned (`Allocation.to_json`), and its authors' epsilon with all that must be read with it."""
+    try:
+        zeta, uplinks = float(allocation["zeta"]), int(allocation["uplinks"])
+        limited, free = int(allocation["uplinks_limited_by_power"]), bool(allocation["privacy_free"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"allocation.json is not what a run wrote: {error}; restore it or remove it") from error
+    epsilon = published.epsilon[Accountant.LIU_SIMEONE]
+    RESULTS.print(
+        f"as published by Liu and Simeone: epsilon {shown(epsilon)} "
+        f"({published.label.value}, {published.conditions}, accountant liu-simeone)",
+        soft_wrap=True,
+    )
+    budget = "privacy is free" if free else f"the budget binds (zeta {shown(zeta)})"
+    RESULTS.print(
+        f"its power control, given all gains in advance (its best case): {budget}, "
+        f"the weakest channel limits {limited} of {uplinks} uplinks",
+        soft_wrap=True,
+    )

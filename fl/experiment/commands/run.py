@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json, print_privacy, shown
+from fl.experiment.commands.output import PROGRESS, RESULTS, print_baseline, print_json, print_privacy, shown
 
 if TYPE_CHECKING:
     from fl.experiment.runner import RunResult, UplinkMetrics
@@ -76,4 +76,6 @@ def _print_tables(result: "RunResult", seconds: float) -> None:
         table.add_row(name, value)
     RESULTS.print(table)
     print_privacy(result.privacy)
+    if result.allocation is not None and result.published is not None:
+        print_baseline(result.published, result.allocation.to_json())
     RESULTS.print(f"folder: {result.out} (figures/*.png)", soft_wrap=True)

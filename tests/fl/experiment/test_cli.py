@@ -17,6 +17,7 @@ import fl.experiment.commands.configs
 import fl.experiment.commands.doctor
 from fl.experiment.cli import COMMANDS
 from fl.experiment.config import RunConfig, parse_config, shipped_configs
+from fl.experiment.sweep_plan import shipped_sweeps
 from tests.conftest import REPOSITORY, START, Outcome
 
 Command = Callable[..., Outcome]
@@ -31,7 +32,7 @@ def good(outcome: Outcome) -> Any:
 def test_account_gives_the_papers_epsilon(command: Command) -> None:
     # The issue: paper 6.52 and exact 5.45, each within 0.01, and PLD within 1 % of exact.
     said = good(command("account", *PAPER, "--json"))
-    assert set(said["epsilon"]) == {"paper", "exact", "rdp", "pld"}
+    assert set(said["epsilon"]) == {"paper", "exact", "liu-simeone", "rdp", "pld"}
     assert said["epsilon"]["paper"] == pytest.approx(6.52, abs=0.01)
     assert said["epsilon"]["exact"] == pytest.approx(5.45, abs=0.01)
     assert said["epsilon"]["pld"] == pytest.approx(said["epsilon"]["exact"], rel=0.01)
@@ -123,7 +124,7 @@ def test_jammer_for_people(command: Command) -> None:
 
 def test_configs(command: Command) -> None:
     said = good(command("configs", "--json"))
-    assert set(said) == set(shipped_configs())
+    assert set(said) == {*shipped_configs(), *shipped_sweeps()}
     listed = command("configs")
     assert (listed.code, listed.err) == (0, "")
     for name in shipped_configs():
@@ -169,7 +170,7 @@ def test_ledger_with_every_accountant(command: Command, tiny_file: Path, tmp_pat
     said = good(command("ledger", tmp_path / "run", "--all", "--json"))
     for statement in said["privacy"]:
         epsilon = statement["epsilon"]
-        assert set(epsilon) == {"paper", "exact", "rdp", "pld"}
+        assert set(epsilon) == {"paper", "exact", "liu-simeone", "rdp", "pld"}
         assert epsilon["pld"] == pytest.approx(epsilon["exact"], rel=0.01)
 
 
@@ -198,7 +199,7 @@ def test_accounting_does_not_wait_for_pytorch() -> None:
     check = (
         "import sys; from fl.experiment.cli import main; "
         f"assert main({list(map(str, ('account', *PAPER, '--json')))}) == 0; assert main(['configs', '--json']) == 0; "
-        "sys.exit(any(name in sys.modules for name in ('torch', 'matplotlib', 'sklearn')))"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'matplotlib', 'sklearn', 'dask')))"
     )
     done = subprocess.run(
         [sys.executable, "-c", check],

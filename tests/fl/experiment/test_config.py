@@ -403,6 +403,8 @@ OTHER: dict[str, Any] = {
     "power.alpha_u": "largest",
     "power.backoff": "actual",
     "power.aggregate": "literal",
+    "power.control": "liu-simeone",
+    "power.baseline_accountant": "published",
     "jammer.role": "external",
     "jammer.factor_on": "variance",
     "jammer.snr_limit_db": 3.0,

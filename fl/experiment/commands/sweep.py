@@ -1,0 +1,133 @@
+"""Run a grid of configs, each several times. CONFIG is a shipped sweep or config (`airdp configs`) or a TOML file.
+
+It runs on the cores of this machine, or on an existing Dask cluster whose machines have the same airdp, share the
+folder and find the data under the same path: start `dask scheduler`, and on each machine `dask worker ADDRESS
+--nworkers N --nthreads 1`. Results do not depend on where or in how many processes it runs.
+"""
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fl.experiment.commands.output import LABEL_NOTES, PROGRESS, RESULTS, print_json, shown
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from fl.experiment.sweep import SweepProgress
+    from fl.experiment.sweep_plan import SweepFolder, SweepPlan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options."""
+    parser.add_argument("config", metavar="CONFIG", help="shipped sweep, shipped config, or TOML file of either kind")
+    parser.add_argument("--trials", type=int, metavar="N", help="trials of each point (default: the sweep's own, or 1)")
+    parser.add_argument("--jobs", type=int, metavar="J", help="trials at the same time (default: one per core)")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the sweep in --out; starts it where there is none"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the sweep (default: runs/NAME-TIME)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a key at every point, may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def call(options: argparse.Namespace) -> int:
+    """Run with progress, then print the outcome."""
+    from fl.errors import RunFolderError
+    from fl.experiment.sweep_plan import load_plan
+
+    plan = load_plan(options.config, options.set, options.trials)
+    out = options.out
+    if out is None:
+        if options.resume:
+            raise RunFolderError("--resume needs --out: the folder of the sweep that shall go on")
+        out = Path("runs") / f"{plan.name}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+    folder = sweep_with_progress(plan, out, jobs=options.jobs, cluster=options.cluster, resume=options.resume)
+    _print(folder, plan, as_json=options.json)
+    return 0
+
+
+def sweep_with_progress(
+    plan: "SweepPlan", out: Path, *, jobs: int | None = None, cluster: str | None = None, resume: bool = False
+) -> "SweepFolder":
+    """`run_sweep` with bars on stderr: the whole sweep with the time that remains, and each running trial."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from fl.experiment.sweep import run_sweep
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("uplinks"),
+        TextColumn("{task.fields[state]}"),
+    )
+    with Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive) as bars:
+        whole = bars.add_task(plan.name, total=None, state="loading data, starting workers")
+        tasks: dict[tuple[str, int], TaskID] = {}
+
+        def on_progress(now: "SweepProgress") -> None:
+            left = "" if now.remaining_seconds is None else f", {timedelta(seconds=round(now.remaining_seconds))} left"
+            state = f"{now.trials} of {now.trials_total} trials{left}"
+            if now.stopping:
+                state = "stopping after the uplinks that are running"
+            bars.update(whole, total=now.uplinks_total, completed=now.uplinks, state=state)
+            running = {(trial.point.slug, trial.trial): trial for trial in now.running}
+            for key in tasks.keys() - running.keys():
+                bars.remove_task(tasks.pop(key))
+            for key, trial in running.items():
+                if key not in tasks:
+                    name = f"  {trial.point.name}, trial {trial.trial}"
+                    tasks[key] = bars.add_task(name, total=trial.uplinks_total, state="")
+                accuracy = "" if trial.accuracy is None else f"accuracy {100 * trial.accuracy:.1f} %"
+                bars.update(tasks[key], completed=trial.uplinks, state=accuracy)
+
+        return run_sweep(plan, out, jobs=jobs, cluster=cluster, resume=resume, on_progress=on_progress)
+
+
+def _print(folder: "SweepFolder", plan: "SweepPlan", *, as_json: bool) -> None:
+    from fl.experiment.sweep_summary import summarise
+    from fl.privacy.mechanism import Label
+
+    summaries = summarise(folder)
+    timing = folder.timing()
+    seconds = timing.get("wall_seconds", 0.0)
+    cpu_seconds = sum(trial["cpu_seconds"] for trial in timing.get("trials", []))
+    if as_json:
+        print_json(
+            {
+                "name": plan.name,
+                "title": plan.title,
+                "points": [summary.to_json() for summary in summaries],
+                "seconds": seconds,
+                "cpu_seconds": cpu_seconds,
+                "out": str(folder.path),
+            }
+        )
+        return
+    from rich.table import Table
+
+    table = Table("point", title=plan.title, title_justify="left")
+    for column in ("trials", "test accuracy", "epsilon", "delta"):
+        table.add_column(column, justify="right")
+    table.add_column("label, accountant, neighbours")
+    for summary in summaries:
+        spread = "" if summary.accuracy_interval is None else f" ± {100 * summary.accuracy_interval:.2f}"
+        table.add_row(
+            summary.point.name,
+            str(len(summary.trials)),
+            f"{100 * summary.accuracy:.2f}{spread} %",
+            shown(summary.epsilon[summary.accountant]),
+            f"{summary.delta:g}",
+            f"{summary.label}, {summary.accountant}, {summary.neighbours}",
+        )
+    RESULTS.print(table)
+    RESULTS.print("accuracy: mean and 95 % interval of the mean; epsilon: the largest of the trials", soft_wrap=True)
+    for label in dict.fromkeys(summary.label for summary in summaries):
+        RESULTS.print(LABEL_NOTES[Label(label)], soft_wrap=True)
+    RESULTS.print(f"time: {seconds:.1f} s, of the processors {cpu_seconds:.1f} s", soft_wrap=True)
+    RESULTS.print(f"folder: {folder.path}", soft_wrap=True)

@@ -1,0 +1,72 @@
+"""On what a study ran, and how to do it again."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fl.experiment.config import RunConfig, UplinkKind
+from fl.experiment.report.sources import Study
+from fl.experiment.sweep_plan import shipped_sweeps
+
+
+def facts_of(study: Study) -> list[str]:
+    """What a reader wants to know first; of the configs, what all curves share."""
+    curves, trials = len(study.curves), study.planned_trials
+    configs = [curve.config for curve in study.curves]
+    sizes = [sum(trial.ledger.header.sizes) for curve in study.filled for trial in curve.trials]
+    samples = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,}–{max(sizes):,}"
+    described = [
+        {f"data set {config.data.set.value}" for config in configs},
+        {f"{config.partition.clients} clients ({config.partition.kind.value})" for config in configs},
+        {f"{samples} training samples"},
+        {f"{config.last_uplink} uplinks" for config in configs},
+        {_channel(config) for config in configs},
+    ]
+    return [
+        f"{curves} curve{'' if curves == 1 else 's'} of {trials} trial{'' if trials == 1 else 's'}",
+        *(next(iter(fact)) for fact in described if len(fact) == 1),
+    ]
+
+
+def _channel(config: RunConfig) -> str:
+    if config.uplink.kind is UplinkKind.RADIO:
+        return f"radios of lab {config.radio.lab}"
+    if config.uplink.kind is UplinkKind.IDEAL:
+        return "ideal uplink without noise"
+    return f"{config.channel.fading.value} channel, SNR {config.channel.snr_db:g} dB"
+
+
+def versions_of(study: Study) -> list[str]:
+    """A sentence for each set of versions that trials ran on; one where all are the same."""
+    return list(dict.fromkeys(_sentence(trial.versions) for curve in study.filled for trial in curve.trials))
+
+
+def _sentence(versions: Mapping[str, Any]) -> str:
+    packages = versions.get("packages") or {}
+    parts = [f"Python {versions.get('python', 'unknown')}", str(versions.get("platform", ""))]
+    parts += [f"{name} {version}" for name, version in packages.items() if version]
+    return ", ".join(part for part in parts if part)
+
+
+def commands_of(study: Study) -> list[str]:
+    """Command lines; the folder is the one that the report was made from."""
+    folder = study.folder_name
+    first = study.filled[0]
+    trial = first.trials[0]
+    if not study.is_sweep:
+        return [
+            f"airdp run {folder}/config.toml --out AGAIN",
+            f"airdp ledger {folder}",
+            f"airdp report {folder}",
+        ]
+    place = f"{folder}/{first.point.slug}/trial-{trial.number:02d}"
+    again = [f"airdp sweep {study.name} --trials {study.planned_trials} --out AGAIN"] if _is_shipped(study) else []
+    return [
+        *again,
+        f"airdp run {place}/config.toml --out AGAIN-1    # one trial",
+        f"airdp ledger {place}",
+        f"airdp report {folder}",
+    ]
+
+
+def _is_shipped(study: Study) -> bool:
+    return study.name in shipped_sweeps()

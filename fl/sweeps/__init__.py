@@ -1,0 +1,1 @@
+"""Sweeps that ship with airdp, one TOML file each (`airdp configs`)."""

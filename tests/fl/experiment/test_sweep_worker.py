@@ -1,0 +1,304 @@
+"""What a worker of a sweep does, without Dask: trials that finish, stop, fail, wait for each other, and keep time."""
+
+import fcntl
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fl.experiment.sweep_worker
+from fl.experiment import run
+from fl.experiment.config import RunConfig, parse_config
+from fl.experiment.folder import RunFolder
+from fl.experiment.sweep_worker import Expected, Outcome, Trial, expect, find_fault, run_trial, software, sources_sha256
+from fl.privacy.ledger import read_ledger
+
+pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting")
+Events = list[dict[str, Any]]
+FINISHED, STOPPED = Outcome(finished=True), Outcome(finished=False)
+
+
+@pytest.fixture
+def config(tiny: Callable[..., dict[str, Any]]) -> RunConfig:
+    return parse_config(tiny(local={"workers": 1}))
+
+
+@pytest.fixture
+def trial(tmp_path: Path, config: RunConfig) -> Trial:
+    (tmp_path / "point").mkdir()
+    (tmp_path / "flag").touch()
+    return Trial("point", 1, config, RunFolder(tmp_path / "point" / "trial-01"), tmp_path / "flag", None)
+
+
+def result_of(trial: Trial) -> Any:
+    return trial.folder.read_json("result.json")
+
+
+def test_a_trial_is_the_run_of_its_config(trial: Trial, tmp_path: Path) -> None:
+    events: Events = []
+    assert run_trial(trial, events.append) == FINISHED
+    assert result_of(trial)["model_sha256"] == run(trial.config, tmp_path / "alone").model_sha256
+    assert [event["uplink"] for event in events] == [0, 1, 2, 3, 4]
+    assert {(event["slug"], event["trial"]) for event in events} == {("point", 1)}
+    assert [event["accuracy"] for event in events] == [None, *(row["accuracy"] for row in trial.folder.metrics())]
+    # Nothing but the run folder is left.
+    assert sorted(path.name for path in trial.folder.path.parent.iterdir()) == ["trial-01"]
+
+
+def test_a_finished_trial_is_not_touched(trial: Trial, snapshot: Callable[[Path], dict[str, str]]) -> None:
+    run_trial(trial, lambda event: None)
+    before, events = snapshot(trial.folder.path.parent), Events()
+    assert run_trial(trial, events.append) == FINISHED
+    assert (snapshot(trial.folder.path.parent), events) == (before, [])
+
+
+def test_a_trial_stops_after_the_uplink_in_which_the_sweep_ended_and_goes_on_from_there(
+    trial: Trial, tmp_path: Path
+) -> None:
+    def say(event: dict[str, Any]) -> None:
+        if event["uplink"] == 2:
+            trial.flag.unlink()
+
+    assert run_trial(trial, say) == STOPPED
+    assert not (trial.folder.path / "result.json").exists()
+    contents = read_ledger(trial.folder.ledger_path)
+    assert (contents.authorised, contents.accounted) == (2, 2)
+    trial.flag.touch()
+    events: Events = []
+    assert run_trial(trial, events.append) == FINISHED
+    assert [event["uplink"] for event in events] == [2, 3, 4]
+    result = result_of(trial)
+    assert result["model_sha256"] == run(trial.config, tmp_path / "alone").model_sha256
+    assert result["transmissions_charged"] == 4
+
+
+def test_a_trial_of_a_sweep_that_is_over_leaves_no_trace(trial: Trial) -> None:
+    trial.flag.unlink()
+    assert run_trial(trial, lambda event: None) == STOPPED
+    assert list(trial.folder.path.parent.iterdir()) == []
+
+
+def test_what_the_user_can_mend_is_told_in_one_line(trial: Trial, config: RunConfig) -> None:
+    bad = config.model_copy(update={"local": config.local.model_copy(update={"lr": 1e9, "epochs": 20})})
+    outcome = run_trial(replace(trial, config=bad), lambda event: None)
+    assert not outcome.finished
+    assert "lower the learning rate" in outcome.error
+    other = config.model_copy(update={"seed": 99})
+    assert "holds another run (differs in " in run_trial(replace(trial, config=other), lambda event: None).error
+
+
+def test_a_full_disk_is_told(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunFolder, "append_metrics", full)
+    assert "No space left on device" in run_trial(trial, lambda event: None).error
+
+
+def test_a_defect_is_not_hidden(trial: Trial) -> None:
+    def say(event: dict[str, Any]) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_trial(trial, say)
+
+
+def test_time_adds_up_over_the_processes_that_worked_on_a_trial(trial: Trial) -> None:
+    def stop_after(uplink: int) -> Callable[[dict[str, Any]], None]:
+        def say(event: dict[str, Any]) -> None:
+            if event["uplink"] == uplink:
+                trial.flag.unlink()
+
+        return say
+
+    started, cpu_started = time.perf_counter(), time.process_time()
+    run_trial(trial, stop_after(2))
+    first = trial.folder.read_json("timing.json")
+    assert first["uplinks"] == 2
+    assert 0 < first["wall_seconds"] <= time.perf_counter() - started
+    assert 0 < first["cpu_seconds"] <= time.process_time() - cpu_started
+    # As after a crash that cost a thousand seconds: what was worked stays counted.
+    trial.folder.write_json("timing.json", {"wall_seconds": 1000.0, "cpu_seconds": 500.0, "uplinks": 2})
+    trial.flag.touch()
+    started, cpu_started = time.perf_counter(), time.process_time()
+    run_trial(trial, lambda event: None)
+    both = trial.folder.read_json("timing.json")
+    assert both["uplinks"] == 4
+    assert 1000 < both["wall_seconds"] <= 1000 + time.perf_counter() - started
+    assert 500 < both["cpu_seconds"] <= 500 + time.process_time() - cpu_started
+
+
+def test_damaged_timing_is_told(trial: Trial) -> None:
+    for content in ("{}", "[]", "{"):
+        trial.folder.path.mkdir(exist_ok=True)
+        (trial.folder.path / "timing.json").write_text(content)
+        assert "timing.json" in run_trial(trial, lambda event: None).error
+
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def holder(trial: Trial) -> Iterator[subprocess.Popen[str]]:
+    """Another process in the trial, as a worker that was given up for lost and lives."""
+    lock = trial.folder.path.with_name(".trial-01.lock")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_trial_waits_for_whoever_else_is_in_it(
+    trial: Trial, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fl.experiment.sweep_worker, "_PAUSE_S", 0.02)
+    outcomes: list[Outcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(run_trial(trial, lambda event: None)))
+    thread.start()
+    time.sleep(0.2)
+    assert outcomes == []
+    assert not trial.folder.path.exists()
+    holder.kill()
+    thread.join(60)
+    assert outcomes == [FINISHED]
+
+
+@pytest.mark.usefixtures("holder")
+def test_a_trial_that_waits_ends_with_the_sweep(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fl.experiment.sweep_worker, "_PAUSE_S", 0.02)
+    threading.Timer(0.2, trial.flag.unlink).start()
+    assert run_trial(trial, lambda event: None) == STOPPED
+
+
+@pytest.mark.usefixtures("holder")
+def test_a_trial_does_not_wait_for_ever(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fl.experiment.sweep_worker, "_PAUSE_S", 0.02)
+    monkeypatch.setattr(fl.experiment.sweep_worker, "_PATIENCE_S", 0.2)
+    assert "another process is in" in run_trial(trial, lambda event: None).error
+
+
+def test_a_trial_is_locked_while_it_runs(trial: Trial) -> None:
+    def say(event: dict[str, Any]) -> None:
+        with trial.folder.path.with_name(".trial-01.lock").open("w") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(event)
+
+    seen: Events = []
+    assert run_trial(trial, say) == FINISHED
+    assert len(seen) == 5
+
+
+def test_what_a_killed_process_was_preparing_is_removed(trial: Trial) -> None:
+    scratch = trial.folder.path.with_name(".trial-01.abcdefgh")
+    scratch.mkdir()
+    (scratch / "config.toml").write_text("half")
+    other = trial.folder.path.with_name(".trial-011.abcdefgh")
+    other.mkdir()
+    assert run_trial(trial, lambda event: None) == FINISHED
+    assert sorted(path.name for path in trial.folder.path.parent.iterdir()) == [other.name, "trial-01"]
+
+
+@pytest.fixture
+def expected(config: RunConfig) -> Expected:
+    return expect("a point", config)
+
+
+def test_a_worker_like_the_others_has_no_fault(expected: Expected, tmp_path: Path) -> None:
+    assert find_fault([expected, expected], tmp_path) == ""
+    assert dict(software())["torch"] != "missing"
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (
+            {"software": tuple((name, "0.0" if name == "numpy" else version) for name, version in software())},
+            ("has other software (numpy ", ", not 0.0)"),
+        ),
+        ({"code_sha256": "0" * 64}, ("another state of airdp's sources",)),
+        ({"parts_sha256": "0" * 64}, ("finds other data for point 'a point'",)),
+        ({"update_sha256": "0" * 64}, ("rounds otherwise at point 'a point'",)),
+    ],
+    ids=["software", "sources", "data", "processor"],
+)
+def test_a_worker_unlike_the_others(
+    expected: Expected, trial: Trial, tmp_path: Path, change: dict[str, Any], parts: tuple[str, ...]
+) -> None:
+    other = replace(expected, **change)
+    for said in (
+        find_fault([expected, other], tmp_path),
+        run_trial(replace(trial, expected=other), lambda event: None).error,
+    ):
+        for part in parts:
+            assert part in said
+    assert not trial.folder.path.exists()
+    assert run_trial(replace(trial, expected=expected), lambda event: None) == FINISHED
+
+
+def test_a_worker_that_does_not_see_the_folder_or_the_data(
+    expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert f"does not see {tmp_path}" in find_fault([expected], tmp_path / "missing")
+    monkeypatch.delenv("AIRDP_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    blind = replace(expected, config=parse_config({"data": {"set": "emnist"}}))
+    said = find_fault([blind], tmp_path)
+    assert said.startswith("cannot run point 'a point': no EMNIST data")
+    assert f"as seen from {Path.cwd()}" in said
+
+
+def test_expectations_differ_with_what_results_depend_on(config: RunConfig, expected: Expected) -> None:
+    for change in ({"seed": 2}, {"model": config.model.model_copy(update={"hidden": 17})}):
+        other = expect("a point", config.model_copy(update=change))
+        assert other.parts_sha256 != expected.parts_sha256
+        assert other.update_sha256 != expected.update_sha256
+    assert expect("a point", config) == expected
+
+
+def test_a_last_digit_is_seen(config: RunConfig, expected: Expected) -> None:
+    # A learning rate with another last digit stands for a processor that rounds otherwise.
+    local = config.local.model_copy(update={"lr": config.local.lr * (1 + 1e-6)})
+    other = expect("a point", config.model_copy(update={"local": local}))
+    assert other.parts_sha256 == expected.parts_sha256
+    assert other.update_sha256 != expected.update_sha256
+
+
+def test_the_digest_of_the_sources(tmp_path: Path) -> None:
+    def place(name: str, content: str = "x = 1\n", file: str = "fl/uplink/a.py") -> Path:
+        home = tmp_path / name
+        for path in ("phy/__init__.py", "hardware/__init__.py", "calibration/__init__.py", "fl/__init__.py", file):
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            (home / path).write_text(content if path == file else "")
+        return home
+
+    one = sources_sha256(place("one"))
+    assert sources_sha256(place("two")) == one
+    others = [place("three", "x = 2\n"), place("four", file="fl/uplink/b.py"), place("five", file="phy/a.py")]
+    assert len({one, *map(sources_sha256, others)}) == 4
+    (tmp_path / "one" / "fl" / "notes.txt").write_text("no source")
+    (tmp_path / "one" / "tests").mkdir()
+    (tmp_path / "one" / "tests" / "test_x.py").touch()
+    assert sources_sha256(tmp_path / "one") == one
+
+
+def test_events_are_plain_data(trial: Trial) -> None:
+    # They travel through Dask as msgpack.
+    events: Events = []
+    run_trial(trial, events.append)
+    assert json.loads(json.dumps(events)) == events
