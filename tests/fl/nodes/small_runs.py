@@ -1,6 +1,7 @@
 """Small runs over radios, and things that happen in the middle of them."""
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fl.experiment.folder import RunFolder
 from fl.nodes.radio_uplink import RadioUplink
 
 
@@ -56,5 +58,24 @@ def before(name: str, call: int, inject: Callable[[RadioUplink], None]) -> Itera
         yield
 
 
+def ledger_rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+
+
 def rows_of(folder: Path) -> list[str]:
-    return [json.loads(line)["kind"] for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    return [row["kind"] for row in ledger_rows(folder)]
+
+
+def error_db(folder: Path) -> list[float]:
+    """Power of the error of each aggregate's coordinates, relative to tau^2.
+
+    `nmse_db` is relative to the exact sum, which the noise of earlier uplinks changes: at 14 dB of noise by more than
+    what is to be compared. For runs in which each uplink was sent once.
+    """
+    planned = [row["mechanism"] for row in ledger_rows(folder) if row["kind"] == "authorise"]
+    return [
+        row["diagnostics"]["nmse_db"]
+        - row["diagnostics"]["thermal_db"]
+        + 20 * math.log10(mechanism["noise_std_real"] / mechanism["alpha_u"])
+        for row, mechanism in zip(RunFolder(folder).metrics(), planned, strict=True)
+    ]

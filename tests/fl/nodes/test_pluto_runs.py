@@ -1,9 +1,7 @@
 """Runs over emulated Plutos: they agree with the loopback, and lost buffers cost what they must and no more."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,7 @@ from hardware.errors import LateError
 from hardware.lab import find_lab
 from hardware.loopback import LoopbackRadio
 from hardware.pluto import PlutoRadio
-from tests.fl.nodes.small_runs import PLUTO_UPLINKS, before, pluto_run, rows_of
+from tests.fl.nodes.small_runs import PLUTO_UPLINKS, before, error_db, ledger_rows, pluto_run, rows_of
 from tests.hardware.plutos import Bench
 
 pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting", "one_thread")
@@ -40,12 +38,12 @@ def test_the_same_run_as_over_the_loopback(tmp_path: Path) -> None:
     blocks, bins = 64, 192
     radio = {"quiet_samples": blocks * 256}
     sections = pluto_run("pluto-virtual", radio=radio)
-    nmse_db: dict[str, list[float]] = {}
+    errors_db: dict[str, list[float]] = {}
     for backend in ("pluto-virtual", "loopback"):
         result = run({**sections, "radio": {**sections["radio"], "backend": backend}}, tmp_path / backend)
         assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
         folder = RunFolder(tmp_path / backend)
-        nmse_db[backend] = [row["diagnostics"]["nmse_db"] for row in folder.metrics()]
+        errors_db[backend] = error_db(tmp_path / backend)
         # The whole [medium] section's noise, and the converter's steps of 1/2047.
         truth = find_lab("pluto-virtual").medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12
         low, high = chi2.ppf([0.0005, 0.9995], 2 * blocks * bins) / (2 * blocks * bins)
@@ -54,7 +52,7 @@ def test_the_same_run_as_over_the_loopback(tmp_path: Path) -> None:
                 measured = float(np.mean(snapshot["noise_var_real_per_bin"]))
             assert low * truth < measured < high * truth
         assert high < 1.04
-    assert nmse_db["pluto-virtual"] == pytest.approx(nmse_db["loopback"], abs=1.0)
+    assert errors_db["pluto-virtual"] == pytest.approx(errors_db["loopback"], abs=1.0)
 
 
 def drop(radio: str, direction: str) -> Callable[[RadioUplink], None]:
@@ -132,7 +130,7 @@ def test_a_jammer_that_is_cut_short_is_charged_as_if_it_had_sent_nothing(tmp_pat
         result = run(pluto_run(str(bench.lab_file)), folder)
     assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS + 1)
     assert rows_of(folder) == ["open", *["authorise", "account"] * (PLUTO_UPLINKS + 1)]
-    rows: list[dict[str, Any]] = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    rows = ledger_rows(folder)
     promised, real = rows[3]["mechanism"], rows[4]["mechanism"]
     assert promised["uplink"] == real["uplink"] == 2
     assert promised["alpha_cj"] > 0

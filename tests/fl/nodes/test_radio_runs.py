@@ -1,6 +1,5 @@
 """Runs over radios: what failures cost, what resuming gives, radios that are always left parked, and bad input."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from hardware.lab import Lab, OpenLab, find_lab, open_lab
 from hardware.loopback import CAPABILITIES
 from tests.conftest import Outcome
 from tests.fl.nodes.radios import watch_air
-from tests.fl.nodes.small_runs import before, small_run
+from tests.fl.nodes.small_runs import before, rows_of, small_run
 
 Snapshot = Callable[[Path], dict[str, str]]
 Command = Callable[..., Outcome]
@@ -66,10 +65,6 @@ def assert_parked(labs: list[OpenLab]) -> None:
             assert lab.medium.settings(name).tx_gain_db == CAPABILITIES.tx_gain_db[0]
             with pytest.raises(HardwareError, match="closed"):
                 radio.receive(1, 0)
-
-
-def rows_of(folder: Path) -> list[str]:
-    return [json.loads(line)["kind"] for line in (folder / "ledger.jsonl").read_text().splitlines()]
 
 
 def test_a_run_over_radios(tmp_path: Path, labs: list[OpenLab]) -> None:
