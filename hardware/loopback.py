@@ -12,19 +12,8 @@ from hardware.errors import HardwareError
 from hardware.lab import Backend, Lab
 from hardware.medium import Medium
 from hardware.radio import Radio
-from hardware.settings import Capabilities, Limits, RadioSettings
+from hardware.settings import AD936X, Limits, RadioSettings
 from hardware.streams import Streams
-
-CAPABILITIES = Capabilities(
-    sample_rate_hz=(520_834.0, 61.44e6),
-    center_hz=(70e6, 6e9),
-    bandwidth_hz=(200e3, 56e6),
-    tx_gain_db=(-89.75, 0.0),
-    rx_gain_db=(-3.0, 71.0),
-    tx_gain_step_db=0.25,
-    rx_gain_step_db=1.0,
-)
-"""Those of an AD936x with its firmware's wide range, so that a lab file moves to a Pluto as it is."""
 
 
 class LoopbackRadio(Radio):
@@ -35,7 +24,7 @@ class LoopbackRadio(Radio):
 
     def __init__(self, name: str, medium: Medium, limits: Limits, timeout_s: float = 5.0) -> None:
         # One air has one sample rate.
-        capabilities = replace(CAPABILITIES, sample_rate_hz=(medium.sample_rate_hz, medium.sample_rate_hz))
+        capabilities = replace(AD936X, sample_rate_hz=(medium.sample_rate_hz, medium.sample_rate_hz))
         super().__init__(name, capabilities, limits, timeout_s)
         self._medium = medium
         self._faults: dict[str, deque[HardwareError]] = {"transmit": deque(), "receive": deque()}
@@ -53,8 +42,8 @@ class LoopbackRadio(Radio):
             self.name,
             replace(
                 settings,
-                tx_gain_db=_to_step(settings.tx_gain_db, CAPABILITIES.tx_gain_step_db),
-                rx_gain_db=_to_step(settings.rx_gain_db, CAPABILITIES.rx_gain_step_db),
+                tx_gain_db=_to_step(settings.tx_gain_db, AD936X.tx_gain_step_db),
+                rx_gain_db=_to_step(settings.rx_gain_db, AD936X.rx_gain_step_db),
             ),
         )
 
@@ -71,7 +60,7 @@ class LoopbackRadio(Radio):
 
     def _silence(self) -> None:
         if self._settings is not None:
-            self._write(replace(self._settings, tx_gain_db=CAPABILITIES.tx_gain_db[0]))
+            self._write(replace(self._settings, tx_gain_db=AD936X.tx_gain_db[0]))
 
     def _release(self) -> None:
         """Nothing is held."""
@@ -111,4 +100,4 @@ def _connect(lab: Lab, seed: int, stack: ExitStack) -> tuple[dict[str, Radio], M
     return radios, medium
 
 
-BACKEND = Backend(CAPABILITIES, _connect)
+BACKEND = Backend(AD936X, _connect)

@@ -17,10 +17,11 @@ from typing import IO
 
 import tomli_w
 
+from hardware.counted_lab import align
 from hardware.errors import HardwareError
 from hardware.lab import Backend, Lab
 from hardware.pluto import CAPABILITIES, PlutoRadio
-from hardware.pluto_lab import align, connect_plutos
+from hardware.pluto_lab import connect_plutos
 from hardware.radio import Radio
 
 _START_S = 60.0

@@ -118,3 +118,15 @@ def checked_range(name: str, bounds: tuple[float, float]) -> None:
     low, high = bounds
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise HardwareError(f"{name} is {low:g} to {high:g}: expected two finite numbers, the lower one first")
+
+
+AD936X = Capabilities(
+    sample_rate_hz=(520_834.0, 61.44e6),
+    center_hz=(70e6, 6e9),
+    bandwidth_hz=(200e3, 56e6),
+    tx_gain_db=(-89.75, 0.0),
+    rx_gain_db=(-3.0, 71.0),
+    tx_gain_step_db=0.25,
+    rx_gain_step_db=1.0,
+)
+"""The transceiver of a Pluto, with its firmware's wide range. Simulated radios have it too: lab files then move."""

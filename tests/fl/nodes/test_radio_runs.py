@@ -20,7 +20,7 @@ from fl.privacy.mechanism import SigmaOrigin
 from fl.uplink.contract import Aggregate, Prepared, UplinkPlan
 from hardware.errors import HardwareError, LateError, RxOverflowError
 from hardware.lab import Lab, OpenLab, find_lab, open_lab
-from hardware.loopback import CAPABILITIES
+from hardware.settings import AD936X
 from tests.conftest import Outcome
 from tests.fl.nodes.radios import watch_air
 from tests.fl.nodes.small_runs import before, rows_of, small_run
@@ -62,7 +62,7 @@ def assert_parked(labs: list[OpenLab]) -> None:
         assert lab.medium is not None
         for name, radio in lab.radios.items():
             assert radio.parked
-            assert lab.medium.settings(name).tx_gain_db == CAPABILITIES.tx_gain_db[0]
+            assert lab.medium.settings(name).tx_gain_db == AD936X.tx_gain_db[0]
             with pytest.raises(HardwareError, match="closed"):
                 radio.receive(1, 0)
 

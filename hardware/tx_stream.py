@@ -1,49 +1,56 @@
-"""The transmit stream of a Pluto: zeros, and the bursts that were placed in time."""
+"""The transmit stream of a radio: zeros, and the bursts that were placed in time."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 
-from hardware.converters import Words
 from hardware.errors import LateError, TxUnderflowError
-from hardware.pluto_context import TX_UNDERFLOW, PlutoContext
-from hardware.pluto_settings import PlutoSettings
-from hardware.pluto_stream import PlutoStream
+from hardware.sample_stream import Port, SampleStream
+
+
+class TxPort(Port):
+    """zeros: a block of silence, in whatever form the port takes samples; they are counted along the first axis."""
+
+    zeros: NDArray[Any]
+
+    @abstractmethod
+    def push(self, block: NDArray[Any], first_sample: int, burst_starts: list[int]) -> None:
+        """Hand a block over that begins at `first_sample`, waiting for room. It is the caller's again on return.
+
+        burst_starts: the samples in it at which bursts begin.
+        """
 
 
 @dataclass(frozen=True)
 class _Burst:
     start: int
-    words: Words
+    samples: NDArray[Any]
 
     @property
     def end(self) -> int:
-        return self.start + len(self.words)
+        return self.start + len(self.samples)
 
 
-class PlutoTxStream(PlutoStream):
+class TxStream(SampleStream):
     """Sample numbers are the stream's own count. Back-pressure keeps it ahead of the air by what the radio queues."""
 
-    def __init__(self, context: PlutoContext, settings: PlutoSettings, rate_hz: float, first_sample: int) -> None:
-        warm_up_blocks = settings.kernel_buffers + 1
-        super().__init__(context, context.tx_core, settings, rate_hz, first_sample, TX_UNDERFLOW, warm_up_blocks)
+    def __init__(self, port: TxPort, first_sample: int) -> None:
+        super().__init__(port, first_sample)
+        self._port = port
         self._bursts: list[_Burst] = []
-        self._words = np.zeros((self.block, 2), np.int16)
+        self._block = port.zeros.copy()
         # Nothing is placed where losses would not be seen.
-        self._busy_until = self._watched_from = first_sample + (warm_up_blocks + 1) * self.block
-
-    @property
-    def _patient(self) -> bool:
-        # In lockstep a full queue stays full until somebody receives.
-        return self._lockstep
+        self._busy_until = self._watched_from = first_sample + (port.warm_up_blocks + 1) * self.block
 
     def now(self) -> int:
         """The first sample that is neither handed over nor part of a burst."""
         with self._changed:
             return max(self._count, self._busy_until)
 
-    def place(self, words: Words, start: int | None = None) -> int:
-        """Let words (n, 2) leave from sample `start` on, or as early as possible; returns where.
+    def place(self, samples: NDArray[Any], start: int | None = None) -> int:
+        """Let samples leave from sample `start` on, or as early as possible; returns where.
 
         `LateError` where the sample was handed over or belongs to another burst.
         """
@@ -52,10 +59,10 @@ class PlutoTxStream(PlutoStream):
             first = max(self._count, self._busy_until)
             if start is not None and start < first:
                 raise LateError(
-                    f"{self.context.name} cannot send {first - start} samples ago: that part of its stream has gone; "
-                    "raise pluto.lead_s"
+                    f"{self.name} cannot send {first - start} samples ago: that part of its stream has gone; "
+                    "raise lead_s of its backend"
                 )
-            burst = _Burst(first if start is None else start, words)
+            burst = _Burst(first if start is None else start, samples)
             self._bursts.append(burst)
             self._busy_until = burst.end
             return burst.start
@@ -76,20 +83,20 @@ class PlutoTxStream(PlutoStream):
             if self._lost_how:
                 how, self._lost_how = self._lost_how, ""
                 raise TxUnderflowError(
-                    f"{self.context.name} ran out of samples ({how}): what it sent is damaged, its count is broken"
+                    f"{self.name} ran out of samples ({how}): what it sent is damaged, its count is broken"
                 )
 
     def _move(self) -> None:
-        words = self._words
-        words[...] = 0
+        block = self._block
+        block[...] = 0
         with self._changed:
             start, end = self._count, self._count + self.block
             for burst in self._bursts:
                 low, high = max(start, burst.start), min(end, burst.end)
                 if low < high:
-                    words[low - start : high - start] = burst.words[low - burst.start : high - burst.start]
+                    block[low - start : high - start] = burst.samples[low - burst.start : high - burst.start]
+            burst_starts = [burst.start for burst in self._bursts if start <= burst.start < end]
             self._bursts = [burst for burst in self._bursts if burst.end > end]
             # Counted before it is handed over: from here on nothing can be placed into it.
             self._count = end
-        self._buffer.write(words.view(np.uint8).reshape(-1))
-        self._transfer("sending", self._buffer.push)
+        self._port.push(block, start, burst_starts)
