@@ -7,12 +7,8 @@ import argparse
 import importlib
 import os
 import re
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fl.experiment.startup import ShadowedPackageError, check_one_place
@@ -66,11 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_one_place()
     except ShadowedPackageError as error:
         return _refuse(error)
+    from hardware.termination import orderly_termination
     from phy.errors import AirdpError
 
     try:
         options = build_parser().parse_args(arguments)
-        with _orderly_end():
+        with orderly_termination():
             code: int = options.call(options)
         sys.stdout.flush()
     except AirdpError as error:
@@ -86,25 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A full or failing disk, most likely.
         return _refuse(error)
     return code
-
-
-@contextmanager
-def _orderly_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a command like an exception: radios are parked and nothing half-written stays."""
-    if threading.current_thread() is not threading.main_thread():
-        # Only the main thread gets signals.
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _refuse(error: Exception) -> int:
