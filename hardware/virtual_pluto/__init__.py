@@ -3,8 +3,9 @@
 Unmodified clients (pyadi-iio, the iio_* tools, gr-iio) connect to `Emulator.uris` as to hardware. The parts:
 
 * `emulator` has the addresses and the threads, `session` the commands, `connection` the socket and its limits.
-* `devices` lists devices and attributes as a client sees them (`attributes`), `radio` has the state behind them:
-  `transceiver` (the AD9361), `dds` (tones), `registers`, `buffers` (queues of samples).
+* `devices` lists devices and attributes as a client sees them (`attributes`), `phy_device` those of the AD9361, whose
+  settings `chip_settings` turns into text. `radio` has the state behind them: `transceiver` (the AD9361), `dds`
+  (tones), `registers`, `buffers` (queues of samples).
 * `virtual_lab` is all radios of a lab under one lock, `air` the radios at one sample rate and the steps of their
   time, `pace` drives time by the wall clock, `words` converts between words and samples.
 

@@ -19,6 +19,10 @@ _WHOLE = re.compile(r"[+-]?\d{1,18}")
 
 
 Number = TypeVar("Number", int, float)
+Read = Callable[[], str]
+Write = Callable[[str], None]
+Entry = tuple[str, Read | None, Write | None]
+"""An attribute's name, and how it is read and written; see `Attribute`."""
 
 # Clients validate what they parse, and complain where there is nothing to validate against.
 _DTD = (
@@ -44,8 +48,8 @@ class Attribute:
     """One attribute. Without `write` it is read-only, without `read` write-only; both are then refused with EACCES."""
 
     name: str
-    read: Callable[[], str] | None = None
-    write: Callable[[str], None] | None = None
+    read: Read | None = None
+    write: Write | None = None
     filename: str = ""
 
     def get(self) -> str:
@@ -59,6 +63,16 @@ class Attribute:
         if self.write is None:
             raise RefusalError(errno.EACCES, f"{self.name} cannot be written")
         self.write(value)
+
+
+def named(prefix: str, entries: Iterable[Entry]) -> list[Attribute]:
+    """Attributes whose file names are `prefix` and their own name."""
+    return [Attribute(name, read, write, f"{prefix}_{name}") for name, read, write in entries]
+
+
+def span(low: float, step: float, high: float, digits: int = 0) -> Read:
+    """What an attribute says of the numbers that another one takes."""
+    return lambda: f"[{low:.{digits}f} {step:.{digits}f} {high:.{digits}f}]"
 
 
 def _by_name(attributes: Iterable[Attribute]) -> dict[str, Attribute]:

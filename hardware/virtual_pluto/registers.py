@@ -6,6 +6,7 @@ highest bit set are those of the FPGA core. Its status register tells of lost sa
 
 import re
 
+from hardware.virtual_pluto.attributes import Attribute
 from hardware.virtual_pluto.refusal import invalid
 
 STATUS = 0x80000088
@@ -23,6 +24,10 @@ class Registers:
     def __init__(self, values: dict[int, int] | None = None) -> None:
         self._values = dict(values or {})
         self._address = 0
+
+    def attribute(self) -> Attribute:
+        """The debug attribute."""
+        return Attribute("direct_reg_access", self.value, self.access)
 
     def access(self, value: str) -> None:
         """What writing to the attribute does."""

@@ -1,0 +1,79 @@
+"""The settings of a radio's chip as the text of attributes: each as a pair of how it is read and how it is written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from hardware.virtual_pluto.attributes import Read, Write, decimal, flag, whole
+from hardware.virtual_pluto.radio import VirtualRadio
+from hardware.virtual_pluto.transceiver import HIGHEST_RATE_HZ, Transceiver
+from hardware.virtual_pluto.virtual_lab import VirtualLab
+
+Access = tuple[Read, Write]
+
+
+@dataclass(frozen=True)
+class ChipSettings:
+    """Of one radio. Names are those of the fields of `Transceiver`."""
+
+    lab: VirtualLab
+    radio: VirtualRadio
+
+    @property
+    def chip(self) -> Transceiver:
+        """What keeps the settings."""
+        return self.radio.chip
+
+    def then_tune(self, write: Write) -> Write:
+        """`write`, after which the simulated air takes the settings over."""
+
+        def tuned(value: str) -> None:
+            write(value)
+            self.lab.retune(self.radio)
+
+        return tuned
+
+    def choice(self, name: str) -> Access:
+        """One of `transceiver.CHOICES`."""
+        return lambda: self.chip.chosen[name], self.then_tune(partial(self.chip.set_choice, name))
+
+    def integer(self, name: str, bounds: tuple[int, int]) -> Access:
+        """A whole number, which must be written as such."""
+        return self._number(name, lambda value: whole(value, bounds))
+
+    def truncated(self, name: str, bounds: tuple[int, int]) -> Access:
+        """A whole number, of which decimals may be written."""
+        return self._number(name, lambda value: int(decimal(value, bounds)))
+
+    def _number(self, name: str, parse: Callable[[str], int]) -> Access:
+        return (
+            lambda: str(getattr(self.chip, name)),
+            self.then_tune(lambda value: setattr(self.chip, name, parse(value))),
+        )
+
+    def switch(self, name: str) -> Access:
+        """0 or 1."""
+        return lambda: str(int(getattr(self.chip, name))), lambda value: setattr(self.chip, name, flag(value))
+
+    def tracking(self, name: str) -> Access:
+        """0 or 1: whether the chip tracks an error of its receiver. Nothing in the simulated air depends on it."""
+        return (
+            lambda: str(int(self.chip.tracking[name])),
+            lambda value: self.chip.tracking.update({name: flag(value)}),
+        )
+
+    def fir(self, *, rx: bool = False, tx: bool = False) -> Access:
+        """0 or 1: the filters of one direction, or of both together."""
+
+        def on() -> bool:
+            return (self.chip.rx_fir or not rx) and (self.chip.tx_fir or not tx)
+
+        return lambda: str(int(on())), partial(self.chip.set_fir, rx=rx, tx=tx)
+
+    def rate(self) -> Access:
+        """Samples per second of both directions."""
+        return lambda: str(self.chip.rate_hz), self.then_tune(self.chip.set_rate)
+
+    def rates(self) -> str:
+        """The span of `rate`, which the filters widen."""
+        return f"[{self.chip.lowest_rate_hz} 1 {HIGHEST_RATE_HZ}]"

@@ -1,0 +1,191 @@
+"""The device `ad9361-phy`: the chip's settings, with debug attributes of our own.
+
+The latter begin with `airdp_`:
+
+    airdp_block            the fading block of the whole lab; write a number to begin one
+    airdp_time             sample counter of this radio
+    airdp_latency          samples between antennas beside the delay of the link
+    airdp_tx_power         mean |x|^2 of what is being sent, after the attenuator; 0 when nothing is
+    airdp_drop_rx_buffers  write n: the next n blocks of each receive buffer are lost, and the overflow bit is set
+    airdp_drop_tx_buffers  write n: the next n blocks to transmit are sent as silence, and the underflow bit is set
+"""
+
+import errno
+from functools import partial
+
+from hardware.virtual_pluto import transceiver
+from hardware.virtual_pluto.attributes import Attribute, Channel, Device, Entry, Read, named, span, whole
+from hardware.virtual_pluto.chip_settings import ChipSettings
+from hardware.virtual_pluto.radio import VirtualRadio
+from hardware.virtual_pluto.refusal import RefusalError
+from hardware.virtual_pluto.registers import Registers
+from hardware.virtual_pluto.transceiver import CHOICES
+from hardware.virtual_pluto.virtual_lab import VirtualLab
+
+PHY = "ad9361-phy"
+_MOST_DROPS = 1 << 20
+_LARGEST_BLOCK = (1 << 31) - 1
+_TEMPERATURE_MILLIDEGREES = 36_500
+_XO_HZ = (39_992_000, 40_008_000)
+
+
+def phy_device(lab: VirtualLab, radio: VirtualRadio) -> Device:
+    """Of one radio; call its attributes under the lab's lock."""
+    settings = ChipSettings(lab, radio)
+    return Device("iio:device0", PHY, _channels(settings), _attributes(settings), _debug_attributes(lab, radio))
+
+
+def _channels(settings: ChipSettings) -> list[Channel]:
+    return [
+        _oscillator(settings, "altvoltage1", "TX_LO", "tx_lo"),
+        _receive_channel(settings),
+        _oscillator(settings, "altvoltage0", "RX_LO", "rx_lo"),
+        Channel("temp0", False, named("in_temp0", [("input", lambda: str(_TEMPERATURE_MILLIDEGREES), None)])),
+        _transmit_channel(settings),
+        Channel("out", False, named("in_out", [("voltage_filter_fir_en", *settings.fir(rx=True, tx=True))])),
+    ]
+
+
+def _oscillator(settings: ChipSettings, channel: str, name: str, setting: str) -> Channel:
+    entries: list[Entry] = [
+        ("external", lambda: "0", None),
+        ("fastlock_load", lambda: "0", None),
+        ("fastlock_recall", partial(_refuse, errno.EINVAL), None),
+        ("fastlock_save", lambda: "0 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0", None),
+        ("fastlock_store", None, None),
+        ("frequency", *settings.integer(f"{setting}_hz", transceiver.LO_HZ)),
+        ("frequency_available", _in_ones(transceiver.LO_HZ), None),
+        ("powerdown", *settings.switch(f"{setting}_down")),
+    ]
+    return Channel(channel, True, named(f"out_{channel}_{name}", entries), name)
+
+
+def _receive_channel(settings: ChipSettings) -> Channel:
+    chip, radio = settings.chip, settings.radio
+    own: list[Entry] = [
+        ("gain_control_mode", *settings.choice("gain_control_mode")),
+        ("hardwaregain", lambda: f"{chip.rx_gain_db:.6f} dB", settings.then_tune(chip.set_rx_gain)),
+        ("hardwaregain_available", _in_ones(transceiver.RX_GAIN_DB), None),
+        ("rf_port_select", *settings.choice("rx_port")),
+        ("rssi", lambda: f"{radio.rssi_db():.2f} dB", None),
+    ]
+    shared: list[Entry] = [
+        _tracking(settings, "bb_dc_offset_tracking_en"),
+        ("filter_fir_en", *settings.fir(rx=True)),
+        ("gain_control_mode_available", _options("gain_control_mode"), None),
+        _tracking(settings, "quadrature_tracking_en"),
+        ("rf_bandwidth", *settings.truncated("rx_bandwidth_hz", transceiver.RX_BANDWIDTH_HZ)),
+        ("rf_bandwidth_available", _in_ones(transceiver.RX_BANDWIDTH_HZ), None),
+        _tracking(settings, "rf_dc_offset_tracking_en"),
+        ("rf_port_select_available", _options("rx_port"), None),
+        ("sampling_frequency", *settings.rate()),
+        ("sampling_frequency_available", settings.rates, None),
+    ]
+    return Channel("voltage0", False, named("in_voltage0", own) + named("in_voltage", shared))
+
+
+def _transmit_channel(settings: ChipSettings) -> Channel:
+    chip = settings.chip
+    lowest_db, highest_db = transceiver.TX_GAIN_DB
+    own: list[Entry] = [
+        ("hardwaregain", lambda: f"{chip.tx_gain_db:.6f} dB", settings.then_tune(chip.set_tx_gain)),
+        ("hardwaregain_available", span(lowest_db, 0.25, highest_db, digits=6), None),
+        ("rf_port_select", *settings.choice("tx_port")),
+        ("rssi", lambda: "0.00 dB", None),
+    ]
+    shared: list[Entry] = [
+        ("filter_fir_en", *settings.fir(tx=True)),
+        ("rf_bandwidth", *settings.truncated("tx_bandwidth_hz", transceiver.TX_BANDWIDTH_HZ)),
+        ("rf_bandwidth_available", _in_ones(transceiver.TX_BANDWIDTH_HZ), None),
+        ("rf_port_select_available", _options("tx_port"), None),
+        ("sampling_frequency", *settings.rate()),
+        ("sampling_frequency_available", settings.rates, None),
+    ]
+    return Channel("voltage0", True, named("out_voltage0", own) + named("out_voltage", shared))
+
+
+def _tracking(settings: ChipSettings, name: str) -> Entry:
+    return name, *settings.tracking(name)
+
+
+def _options(name: str) -> Read:
+    return lambda: " ".join(CHOICES[name])
+
+
+def _in_ones(bounds: tuple[float, float]) -> Read:
+    return span(bounds[0], 1, bounds[1])
+
+
+def _refuse(code: int) -> str:
+    raise RefusalError(code)
+
+
+def _refuse_value(code: int, value: str) -> None:
+    raise RefusalError(code, f"it cannot be {value!r}")
+
+
+def _attributes(settings: ChipSettings) -> list[Attribute]:
+    chip = settings.chip
+
+    def choice(name: str) -> list[Attribute]:
+        return [Attribute(name, *settings.choice(name)), Attribute(f"{name}_available", _options(name))]
+
+    # The Pluto's crystal is not tunable by the chip.
+    tuning = [
+        attribute
+        for name in ("dcxo_tune_coarse", "dcxo_tune_fine")
+        for attribute in (
+            Attribute(name, partial(_refuse, errno.ENODEV), partial(_refuse_value, errno.ENODEV)),
+            Attribute(f"{name}_available", lambda: "[0 0 0]"),
+        )
+    ]
+    return [
+        *choice("calib_mode"),
+        *tuning,
+        *choice("ensm_mode"),
+        Attribute("filter_fir_config", lambda: chip.fir_config, chip.set_fir_config),
+        Attribute("multichip_sync"),
+        Attribute(
+            "rssi_gain_step_error", lambda: "lna_error: 0 0 0 0\nmixer_error: 0 0 0 0\ngain_step_calib_reg_val: 0"
+        ),
+        Attribute("rx_path_rates", lambda: chip.path_rates()[0]),
+        *choice("trx_rate_governor"),
+        Attribute("tx_path_rates", lambda: chip.path_rates()[1]),
+        Attribute(
+            "xo_correction",
+            lambda: str(chip.xo_correction_hz),
+            lambda value: setattr(chip, "xo_correction_hz", whole(value, _XO_HZ)),
+        ),
+        Attribute("xo_correction_available", _in_ones(_XO_HZ)),
+    ]
+
+
+def _debug_attributes(lab: VirtualLab, radio: VirtualRadio) -> list[Attribute]:
+    chip = radio.chip
+
+    def drops(value: str) -> int:
+        return whole(value, (0, _MOST_DROPS))
+
+    def pending_rx_drops() -> str:
+        return str(max((buffer.drops for buffer in radio.rx), default=radio.pending_rx_drops))
+
+    # The chip's own product number.
+    registers = Registers({0x037: 0x0A})
+    return [
+        registers.attribute(),
+        Attribute(
+            "loopback", lambda: str(chip.loopback), lambda value: setattr(chip, "loopback", whole(value, (0, 2)))
+        ),
+        Attribute(
+            "airdp_block", lambda: str(lab.block), lambda value: lab.new_block(whole(value, (0, _LARGEST_BLOCK)))
+        ),
+        Attribute("airdp_drop_rx_buffers", pending_rx_drops, lambda value: radio.drop_rx(drops(value))),
+        Attribute(
+            "airdp_drop_tx_buffers",
+            lambda: str(radio.pending_tx_drops),
+            lambda value: setattr(radio, "pending_tx_drops", drops(value)),
+        ),
+        Attribute("airdp_latency", lambda: str(lab.latency_samples(radio))),
+        Attribute("airdp_time", lambda: str(radio.counter)),
+        Attribute("airdp_tx_power", lambda: f"{radio.tx_power():.9g}"),
+    ]
