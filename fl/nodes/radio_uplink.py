@@ -14,9 +14,10 @@ from fl.nodes.budget import Contribution, error_budget
 from fl.nodes.client import ClientNode
 from fl.nodes.jammer import CellNoise, JammerNode, system_noise
 from fl.nodes.messages import Announcement, Decision, JammingOrder, Transmit
+from fl.nodes.noise_sizing import NoiseSizing, weakest_gains
 from fl.nodes.server import ServerNode, Soundings
 from fl.nodes.snapshot import take_snapshot
-from fl.nodes.transmitter import Transmitter, Workspace, gains_lower, relative_gain_upper
+from fl.nodes.transmitter import Transmitter, Workspace
 from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.streams import Stream
@@ -29,9 +30,9 @@ from fl.uplink.contract import (
     as_coordinates,
     checked_updates,
 )
-from fl.uplink.jammer import SILENT, FactorOn, JammerPlan, JammerRole, reachable_alpha_u, size_jammer
+from fl.uplink.jammer import FactorOn, JammerPlan, JammerRole
 from fl.uplink.modes import Backoff, Rescale
-from fl.uplink.power_control import ClientPower, alpha_u_for_noise, alpha_u_without_backoff
+from fl.uplink.power_control import ClientPower
 from hardware.errors import HardwareError
 from hardware.lab import Lab, OpenLab
 from hardware.medium import ClockMode
@@ -41,9 +42,6 @@ from phy.fading import circular_noise
 
 MOST_ATTEMPTS = 1000
 """Soundings per uplink that have a place of their own in simulated time and fading."""
-
-
-_SIZING_PASSES = 3
 
 
 class CoherenceError(AirdpError):
@@ -111,6 +109,16 @@ class RadioUplink:
             for transmitter, weight in zip(self._transmitters, self.weights, strict=True)
         )
         names = tuple(radio.name for radio in lab.clients) + (() if self._own_jammer is None else ("jammer",))
+        self._sizing = NoiseSizing(
+            air,
+            self.weights,
+            power.backoff,
+            alpha_u=power.alpha_u,
+            channel_sigma=power.channel_sigma,
+            jammer_sigma=power.jammer_sigma,
+            factor=power.factor,
+            factor_on=power.factor_on,
+        )
         self.server = ServerNode(lab.ps, air, lab.lab.clock_mode is ClockMode.SHARED, names)
         self._round: _Round | None = None
 
@@ -144,7 +152,7 @@ class RadioUplink:
         )
         self._gate(decisions, silent)
         plan = self._public_plan(uplink, attempt, alpha_u, jammer, silent, soundings, decisions)
-        self._round = _Round(plan.mechanism, soundings, decisions, payload_start, node if jammer.needed else None)
+        self._round = _Round(plan.mechanism, soundings, decisions, payload_start, node)
         return plan
 
     def _begin(self, uplink: int, attempt: int) -> int:
@@ -181,61 +189,29 @@ class RadioUplink:
     def _choose_noise(
         self, block: int, soundings: Soundings, silent: int | None
     ) -> tuple[float, JammerPlan, JammerNode | None]:
-        """alpha_u and the jammer, sized so that the *measured* worst case meets the target.
-
-        The ledger will charge each client with the upper bound of its gain, so sigma is sized for the largest of these
-        bounds. They depend on alpha_u through the back-off, hence the few passes; what is charged is exact in any case.
-        """
-        margin = 1.0
-        for _ in range(_SIZING_PASSES):
-            alpha_u, jammer, node = self._size_noise(block, soundings, silent, margin)
-            margin = max(1.0, *self._gain_bounds(soundings, alpha_u))
+        """alpha_u and the jammer's plan, with a node that has its order where the jammer is needed."""
+        place = self._jamming_place(silent)
+        clients, state = soundings.states[: len(self.sizes)], None if place is None else soundings.states[place]
+        alpha_u, jammer = self._sizing.choose(clients, soundings.sigma.noise_std_real, state)
+        if place is None or state is None or not jammer.needed:
+            return alpha_u, jammer, None
+        node = JammerNode(self._all[place], self._noise_source(block))
+        node.decide(JammingOrder(jammer.alpha * jammer.gain, state))
         return alpha_u, jammer, node
 
-    def _gain_bounds(self, soundings: Soundings, alpha_u: float) -> list[float]:
-        # With `actual` back-off none may be claimed.
-        limit = math.inf if self.power.backoff is Backoff.ACTUAL else math.sqrt(self.air.energy_limit)
-        return [
-            relative_gain_upper(state, self.air) / max(1.0, alpha_u * weight / (state.weakest_gain * limit))
-            for state, weight in zip(soundings.states, self.weights, strict=False)
-        ]
-
-    def _size_noise(
-        self, block: int, soundings: Soundings, silent: int | None, margin: float
-    ) -> tuple[float, JammerPlan, JammerNode | None]:
-        noise_std = soundings.sigma.noise_std_real
-        alpha_u = self._alpha_u(soundings, noise_std, margin)
+    def _jamming_place(self, silent: int | None) -> int | None:
+        """Who jams where that is needed, by the place among all transmitters; None where nobody is to."""
         if self.power.jammer_role is JammerRole.NONE:
-            return alpha_u, SILENT, None
-        transmitter = self._transmitters[silent] if silent is not None else self._own_jammer
-        if transmitter is None:
+            return None
+        if silent is None and self._own_jammer is None:
             raise PrivacyError("a jammer is needed and the lab has none: no client may send")
-        state = soundings.states[silent if silent is not None else -1]
-        needed = {"sigma_required": margin * self.power.jammer_sigma, "noise_std_real": noise_std}
-        reach = {"gain": float(gains_lower(state, self.air).min()), "amplitude_limit": self.air.jamming_limit}
-        alpha_u = reachable_alpha_u(alpha_u, **needed, **reach)
-        jammer = size_jammer(
-            alpha_u=alpha_u, factor=self.power.factor, factor_on=self.power.factor_on, **needed, **reach
-        )
-        node = JammerNode(transmitter, self._noise_source(block))
-        if jammer.needed:
-            node.decide(JammingOrder(jammer.alpha * jammer.gain, state))
-        return alpha_u, jammer, node
+        return len(self._transmitters) if silent is None else silent
 
     def _noise_source(self, block: int) -> CellNoise:
         """New noise for every attempt: of the same noise sent twice, the difference of two uplinks would be free."""
         if self.lab.medium is None:
             return system_noise
         return lambda cells: circular_noise(cells, 1.0, self.streams(Stream.JAMMER, block))
-
-    def _alpha_u(self, soundings: Soundings, noise_std: float, margin: float) -> float:
-        if self.power.alpha_u is None:
-            limits = np.full(len(self.sizes), self.air.energy_limit)
-            return alpha_u_without_backoff(self.weights, self._weakest_gains(soundings), limits)
-        return self.power.alpha_u or alpha_u_for_noise(noise_std, margin * self.power.channel_sigma)
-
-    def _weakest_gains(self, soundings: Soundings) -> NDArray[np.complex128]:
-        return np.array([state.weakest_gain for state in soundings.states[: len(self.sizes)]], dtype=np.complex128)
 
     def _gate(self, decisions: tuple[Decision, ...], silent: int | None) -> None:
         senders = [client for client in range(len(decisions)) if client != silent]
@@ -273,7 +249,7 @@ class RadioUplink:
             jammer_gain=jammer.gain,
             noise_std_real=noise_std,
         )
-        weakest = self._weakest_gains(soundings)
+        weakest = weakest_gains(soundings.states[: len(self.sizes)])
         powers = tuple(
             ClientPower(complex(alpha_u * weight / (gain * self.clip_norm * decision.backoff)), decision.backoff)
             for weight, gain, decision in zip(self.weights, weakest, decisions, strict=True)
