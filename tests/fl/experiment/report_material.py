@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ ALGORITHMS = [
     {"name": "FedProx", "set": {"algorithm.name": "fedprox"}},
     {"name": "FedAvg", "set": {"algorithm.name": "fedavg"}},
 ]
+NAMES = [entry["name"] for entry in ALGORITHMS]
+SLUGS = ["upcycled-fl", "fedprox", "fedavg"]
 
 
 def make_sweep(folder: Path, table: dict[str, Any], leave_out: Sequence[tuple[str, int]] = ()) -> Path:
@@ -90,14 +92,9 @@ def jammer_sweep(folder: Path) -> Path:
     return make_sweep(folder, table)
 
 
-_SHARED: dict[str, Path] = {}
-
-
-def shared(factory: pytest.TempPathFactory, make: Callable[[Path], Path]) -> Path:
-    """The folder that `make` fills, made once for all test files. Not to be changed: copy it."""
-    if make.__name__ not in _SHARED:
-        _SHARED[make.__name__] = make(factory.mktemp("report") / make.__name__)
-    return _SHARED[make.__name__]
+def results(folder: Path, slug: str) -> list[dict[str, Any]]:
+    """What the trials of one point of a sweep ended with."""
+    return [json.loads(path.read_text()) for path in sorted((folder / slug).glob("trial-*/result.json"))]
 
 
 def without_pictures(folder: Path, *more: Path) -> str:

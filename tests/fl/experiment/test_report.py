@@ -22,14 +22,13 @@ from fl.experiment.report.statistics import Estimate, band, half_width
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.uplink.jammer import FactorOn, JammerRole, size_jammer
 from tests.fl.experiment.report_material import (
-    ALGORITHMS,
-    algorithms_sweep,
+    NAMES,
+    SLUGS,
     exact,
-    jammer_sweep,
     losses,
     make_sweep,
     paper,
-    shared,
+    results,
     table,
     tables_of,
     without_pictures,
@@ -38,18 +37,6 @@ from tests.fl.experiment.report_material import (
 Command = Callable[..., Any]
 # Quantiles of Student's t at 97.5 % for 1 and 2 degrees of freedom, from tables.
 T_1, T_2 = 12.7062, 4.30265
-NAMES = [entry["name"] for entry in ALGORITHMS]
-SLUGS = ["upcycled-fl", "fedprox", "fedavg"]
-
-
-@pytest.fixture(scope="module")
-def algorithms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared(tmp_path_factory, algorithms_sweep)
-
-
-@pytest.fixture(scope="module")
-def jammer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared(tmp_path_factory, jammer_sweep)
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +58,6 @@ def own(algorithms: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fl.experiment.report.writing, "draw_study", lambda study, key: [])
-
-
-def results(folder: Path, slug: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted((folder / slug).glob("trial-*/result.json"))]
 
 
 def change_plan(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import fl.experiment.report.writing
 from fl.experiment.folder import RunFolder
-from tests.fl.experiment.report_material import algorithms_sweep, make_sweep, shared, table
+from tests.fl.experiment.report_material import make_sweep, table
 
 Command = Callable[..., Any]
 Snapshot = Callable[[Path], dict[str, str]]
@@ -22,9 +22,9 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def own(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
+def own(algorithms: Path, tmp_path: Path) -> Path:
     """Three algorithms, three trials; a copy that a test may change."""
-    return Path(shutil.copytree(shared(tmp_path_factory, algorithms_sweep), tmp_path / "sweep"))
+    return Path(shutil.copytree(algorithms, tmp_path / "sweep"))
 
 
 def refused(command: Command, snapshot: Snapshot, folder: Path, *arguments: object) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fl.experiment.report import write_report
-from tests.fl.experiment.report_material import algorithms_sweep, exact, jammer_sweep, losses, paper, shared
+from tests.fl.experiment.report_material import exact, losses, paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser: apt-get install --no-install-recommends chromium")
@@ -66,8 +66,8 @@ Promise.all(done).then(() => { document.body.innerHTML = ""; document.body.appen
 
 
 @pytest.fixture(scope="module")
-def sweeps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return shared(tmp_path_factory, algorithms_sweep), shared(tmp_path_factory, jammer_sweep)
+def sweeps(algorithms: Path, jammer: Path) -> tuple[Path, Path]:
+    return algorithms, jammer
 
 
 @pytest.fixture(scope="module")

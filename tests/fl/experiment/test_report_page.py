@@ -17,18 +17,14 @@ import fl.experiment.report.writing
 from fl.experiment.report import build_report, write_report
 from fl.experiment.report.writing import Report
 from tests.fl.experiment.report_material import (
-    ALGORITHMS,
-    algorithms_sweep,
-    jammer_sweep,
+    NAMES,
+    SLUGS,
     make_sweep,
-    shared,
+    results,
     table,
     tables_of,
     without_pictures,
 )
-
-NAMES = [entry["name"] for entry in ALGORITHMS]
-SLUGS = ["upcycled-fl", "fedprox", "fedavg"]
 
 
 class _Reader(HTMLParser):
@@ -47,16 +43,6 @@ class _Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def algorithms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared(tmp_path_factory, algorithms_sweep)
-
-
-@pytest.fixture(scope="module")
-def jammer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return shared(tmp_path_factory, jammer_sweep)
-
-
-@pytest.fixture(scope="module")
 def both(algorithms: Path, jammer: Path) -> Report:
     """One page about two sweeps, with one axis and with two."""
     return build_report([algorithms, jammer], algorithms / "report.html", bound=False)
@@ -68,10 +54,6 @@ def images_of(page: str) -> list[ElementTree.Element]:
 
 def texts_of(image: ElementTree.Element) -> list[str]:
     return ["".join(text.itertext()) for text in image.iter("{http://www.w3.org/2000/svg}text")]
-
-
-def results(folder: Path, slug: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted((folder / slug).glob("trial-*/result.json"))]
 
 
 def test_it_needs_nothing_else(both: Report) -> None:

@@ -1,7 +1,7 @@
 """Labs, uplinks and updates that the tests of the nodes share."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,11 +20,14 @@ from fl.streams import generator
 from fl.uplink.contract import Aggregate, Prepared, UplinkPlan
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, Rescale
+from hardware.errors import HardwareError
 from hardware.lab import Lab, OpenLab, open_lab, parse_lab
 from hardware.medium import Medium
 from hardware.samples import TransmitReport, sendable
 from hardware.settings import RadioSettings
 from phy.numerology import Numerology
+
+Fault = Callable[[RadioUplink], None]
 
 NUMEROLOGY = Numerology()
 SIZES = np.array([100, 200, 300, 250, 150])
@@ -229,6 +232,16 @@ class Recorder:
 
 def transmitter_of(radio: Any, air: AirFormat) -> Transmitter:
     return Transmitter(radio, air, Workspace.of(air))
+
+
+def fault(radio: str, call: str, error: HardwareError) -> Fault:
+    """What lets the next such call of a simulated radio fail."""
+
+    def inject(uplink: RadioUplink) -> None:
+        target: Any = uplink.lab.radios[radio]
+        target.fail_next(call, error)
+
+    return inject
 
 
 def watch_air(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:

@@ -28,9 +28,11 @@ from tests.fl.nodes.radios import (
     SIZES,
     SYMBOL,
     TAU,
+    Fault,
     alpha_u_for,
     decibels,
     exchange,
+    fault,
     lab_of,
     opened,
     payloads,
@@ -564,17 +566,6 @@ def test_the_servers_scale_is_post_processing(rescale: Rescale) -> None:
 
 
 # Failures, and what may be asked of an uplink.
-
-
-Fault = Callable[[RadioUplink], None]
-
-
-def fault(radio: str, call: str, error: HardwareError) -> Fault:
-    def inject(uplink: RadioUplink) -> None:
-        target: Any = uplink.lab.radios[radio]
-        target.fail_next(call, error)
-
-    return inject
 
 
 @pytest.mark.parametrize(
