@@ -17,6 +17,7 @@ A lab file is TOML:
     count = 5
     [medium]                         # for simulated air: see `hardware.medium_settings`
     [pluto]                          # for Plutos: see `hardware.pluto_settings`
+    [gnuradio]                       # for flowgraphs: see `hardware.gnuradio_settings`
 
 Sections for one backend are ignored by the others, so that a lab file moves from one to another as it is.
 """
@@ -32,6 +33,7 @@ from typing import Annotated, Any, Protocol, Self
 from pydantic import Field, ValidationError, model_validator
 
 from hardware.errors import HardwareError, LabFileError
+from hardware.gnuradio_settings import GnuRadioSettings
 from hardware.medium import ClockMode, Medium
 from hardware.medium_settings import Finite, MediumSettings, Pair
 from hardware.pluto_settings import PlutoSettings
@@ -90,11 +92,18 @@ def _pluto_virtual() -> Backend:
     return BACKEND
 
 
+def _gnuradio() -> Backend:
+    from hardware.gnuradio import BACKEND
+
+    return BACKEND
+
+
 # Functions, because a backend may import what is not installed everywhere.
 BACKENDS: Mapping[str, Callable[[], Backend]] = {
     "loopback": _loopback,
     "pluto": _pluto,
     "pluto-virtual": _pluto_virtual,
+    "gnuradio": _gnuradio,
 }
 
 
@@ -122,6 +131,7 @@ class Lab:
     medium: MediumSettings = field(default_factory=MediumSettings)
     source: str = "lab"
     pluto: PlutoSettings = field(default_factory=PlutoSettings)
+    gnuradio: GnuRadioSettings = field(default_factory=GnuRadioSettings)
 
     def __post_init__(self) -> None:
         """Refuse labs that cannot work, with the reason and the place."""
@@ -210,6 +220,7 @@ class Lab:
             ],
             "medium": self.medium.model_dump(mode="json", exclude_none=True),
             "pluto": self.pluto.model_dump(mode="json"),
+            "gnuradio": self.gnuradio.model_dump(mode="json"),
         }
 
     def on_backend(self, backend: str) -> "Lab":
@@ -328,6 +339,7 @@ class _LabFile(Section):
     radio: list[_RadioSection]
     medium: MediumSettings = MediumSettings()
     pluto: PlutoSettings = PlutoSettings()
+    gnuradio: GnuRadioSettings = GnuRadioSettings()
 
 
 def shipped_labs() -> dict[str, Path]:
@@ -373,6 +385,7 @@ def parse_lab(data: Mapping[str, Any], source: str = "lab") -> Lab:
         medium=file.medium,
         source=source,
         pluto=file.pluto,
+        gnuradio=file.gnuradio,
     )
 
 

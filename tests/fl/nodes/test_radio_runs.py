@@ -22,7 +22,7 @@ from hardware.errors import HardwareError, LateError, RxOverflowError
 from hardware.lab import Lab, OpenLab, find_lab, open_lab
 from hardware.settings import AD936X
 from tests.conftest import Outcome
-from tests.fl.nodes.radios import watch_air
+from tests.fl.nodes.radios import Fault, fault, watch_air
 from tests.fl.nodes.small_runs import before, rows_of, small_run
 
 Snapshot = Callable[[Path], dict[str, str]]
@@ -107,14 +107,6 @@ def test_other_numerologies_run(tmp_path: Path, fft_size: int) -> None:
 # Failures.
 
 
-def fault(radio: str, call: str, error: HardwareError) -> Callable[[RadioUplink], None]:
-    def inject(uplink: RadioUplink) -> None:
-        target: Any = uplink.lab.radios[radio]
-        target.fail_next(call, error)
-
-    return inject
-
-
 @pytest.mark.parametrize(
     "inject",
     [
@@ -124,9 +116,7 @@ def fault(radio: str, call: str, error: HardwareError) -> Callable[[RadioUplink]
     ],
     ids=["client late", "jammer late", "overflow"],
 )
-def test_a_failure_before_anything_is_sent_costs_nothing(
-    tmp_path: Path, inject: Callable[[RadioUplink], None], labs: list[OpenLab]
-) -> None:
+def test_a_failure_before_anything_is_sent_costs_nothing(tmp_path: Path, inject: Fault, labs: list[OpenLab]) -> None:
     folder = tmp_path / "run"
     with before("plan", 2, inject):
         result = run(sections_of(), folder)
@@ -360,7 +350,7 @@ def refused(
     [
         ("partition.clients=4", ("lab 'loopback' has 5 clients and the run 4", "--set partition.clients=5")),
         ("radio.lab=loopback-hash", ("no lab 'loopback-hash'", "did you mean 'loopback-harsh'?")),
-        ("radio.lab=elsewhere.toml", ("no lab 'elsewhere.toml'", "expected a lab file or one of loopback")),
+        ("radio.lab=elsewhere.toml", ("no lab 'elsewhere.toml'", "expected a lab file or one of gnuradio, loopback")),
         ("radio.backend=lopback", ("backend 'lopback' is not one of", "did you mean 'loopback'?")),
         ("radio.sounding_symbols=1", ("radio.sounding_symbols", "2")),
         ("radio.confidence=0.5", ("confidence is 0.5",)),

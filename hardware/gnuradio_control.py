@@ -1,0 +1,57 @@
+"""The parameters of a running flowgraph, through the XML-RPC server block that each of ours has."""
+
+import http.client
+import threading
+import xmlrpc.client
+
+from hardware.errors import HardwareError, RadioTimeoutError
+
+
+class _Transport(xmlrpc.client.Transport):
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__()
+        self._timeout_s = timeout_s
+
+    def make_connection(self, host: "tuple[str, dict[str, str]] | str") -> http.client.HTTPConnection:
+        connection = super().make_connection(host)
+        connection.timeout = self._timeout_s
+        return connection
+
+
+class FlowgraphControl:
+    """Any thread may use it. name: of the radio, for messages. broken: why it did not answer; nothing while it does."""
+
+    def __init__(self, name: str, url: str, timeout_s: float) -> None:
+        self.name, self.broken, self._timeout_s = name, "", timeout_s
+        self._lock = threading.Lock()
+        self._proxy = xmlrpc.client.ServerProxy(url, transport=_Transport(timeout_s), allow_none=True)
+
+    def set(self, parameter: str, value: float | str) -> None:
+        """Change a parameter while the flowgraph runs."""
+        self._call(f"set_{parameter}", value)
+
+    def get(self, parameter: str) -> float:
+        """A parameter as the flowgraph has it."""
+        value = self._call(f"get_{parameter}")
+        if not isinstance(value, int | float):
+            raise HardwareError(f"{self.name}: its flowgraph has {parameter} = {value!r}: expected a number")
+        return float(value)
+
+    def _call(self, method: str, *arguments: float | str) -> object:
+        try:
+            with self._lock:
+                answer: object = getattr(self._proxy, method)(*arguments)
+                return answer
+        except TimeoutError as error:
+            self.broken = f"its flowgraph did not answer {method} for {self._timeout_s:g} s"
+            raise RadioTimeoutError(f"{self.name}: {self.broken}") from error
+        except xmlrpc.client.Fault as error:
+            raise HardwareError(f"{self.name}: its flowgraph refused {method}: {error.faultString}") from error
+        except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError) as error:
+            self.broken = f"its flowgraph cannot be reached: {error}"
+            raise HardwareError(f"{self.name}: {self.broken}") from error
+
+    def close(self) -> None:
+        """Give the connection back."""
+        with self._lock:
+            self._proxy("close")()

@@ -1,0 +1,62 @@
+"""Labs of flowgraphs for tests."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from hardware.gnuradio import BACKEND, GnuRadioRadio
+from hardware.gnuradio_bench import FlowgraphBench
+from hardware.lab import Lab, OpenLab, parse_lab
+
+TIMEOUT_S = 3.0
+
+
+def lab_of(lab: dict[str, Any] | None = None, gnuradio: dict[str, Any] | None = None, **medium: Any) -> Lab:
+    """A sender and a receiver, with nothing but noise in their way unless `medium` says otherwise."""
+    return parse_lab(
+        {
+            "lab": {
+                "name": "pair",
+                "backend": "gnuradio",
+                "sample_rate_hz": 4e6,
+                "center_hz": 2.45e9,
+                "tx_gain_db": -0.25,
+                "rx_gain_db": 0.0,
+                "timeout_s": TIMEOUT_S,
+                **(lab or {}),
+            },
+            "limits": {"band_hz": [2.4e9, 2.5e9], "max_tx_gain_db": -0.25, "max_rx_gain_db": 30.0},
+            "radio": [{"name": "receiver", "role": "ps"}, {"name": "sender", "role": "client"}],
+            "medium": {"noise_var_complex": 1e-6, **medium},
+            "gnuradio": {"buffer_samples": 4096, **(gnuradio or {})},
+        }
+    )
+
+
+@contextmanager
+def flowgraph_lab(lab: Lab, seed: int = 1) -> Iterator[OpenLab]:
+    """The radios of a lab, not configured."""
+    with ExitStack() as stack:
+        radios, air = BACKEND.connect(lab, seed, stack)
+        yield OpenLab(lab, radios, None, air)
+
+
+def radio_of(lab: OpenLab, name: str) -> GnuRadioRadio:
+    radio = lab.radios[name]
+    assert isinstance(radio, GnuRadioRadio)
+    return radio
+
+
+def configured(lab: OpenLab) -> OpenLab:
+    for radio in lab.lab.radios:
+        lab.radios[radio.name].configure(radio.settings)
+    return lab
+
+
+def process_of(lab: OpenLab, name: str) -> "subprocess.Popen[bytes]":
+    """Of a radio's flowgraph, or of "air"."""
+    assert isinstance(lab.air, FlowgraphBench)
+    process = lab.air._processes[name]._process
+    assert process is not None
+    return process

@@ -1,0 +1,204 @@
+"""Labs of flowgraphs: bad lab files, what the air does without, exits, and gr-iio behind the same contract."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flowgraphs.build
+from hardware.errors import CaptureError, HardwareError, LabFileError
+from hardware.lab import Lab, OpenLab, open_lab, parse_lab
+from hardware.virtual_pluto import Emulator
+from tests.conftest import REPOSITORY
+from tests.gnuradio_needed import needs_gnuradio
+from tests.hardware.flowgraph_labs import configured, flowgraph_lab, lab_of, process_of, radio_of
+from tests.hardware.plutos import lab_of as pluto_lab_of
+from tests.hardware.radio_contract import arrival, waveform
+
+
+def refused(lab: Lab) -> str:
+    with pytest.raises(LabFileError) as caught, open_lab(lab, 1):
+        pass
+    return str(caught.value)
+
+
+def test_clocks_that_differ_are_refused() -> None:
+    assert "the flowgraph air has one clock" in refused(lab_of({"clock": "free-running"}))
+
+
+@pytest.mark.parametrize("device", ["pluto", "uhd"])
+def test_a_device_needs_an_address(device: str) -> None:
+    assert f"'receiver' has no address: with gnuradio.device = '{device}'" in refused(
+        lab_of(gnuradio={"device": device})
+    )
+
+
+def test_an_unknown_device_is_refused() -> None:
+    with pytest.raises(LabFileError, match=r"gnuradio\.device.*'plutto'.*did you mean 'pluto'"):
+        lab_of(gnuradio={"device": "plutto"})
+
+
+def test_without_gnu_radio_the_command_that_helps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flowgraphs.build.shutil, "which", lambda *_args, **_keywords: None)
+    with pytest.raises(HardwareError, match="apt-get install --no-install-recommends gnuradio"), open_lab(lab_of(), 1):
+        pass
+
+
+@needs_gnuradio
+def test_what_the_air_does_without_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), flowgraph_lab(lab_of(adc_bits=12, iq_image_db=-40.0)):
+        pass
+    assert "the flowgraph air does without adc_bits, iq_image_db" in caplog.text
+
+
+def amplitude(lab: OpenLab) -> float:
+    burst = waveform(8000)
+    start = lab.start_sample(1000)
+    lab.radios["sender"].transmit(burst, start)
+    return arrival(lab.ps.receive(8100, start).samples, burst)[1]
+
+
+@needs_gnuradio
+def test_fading_blocks_have_the_gains_of_the_loopback() -> None:
+    """And a block that comes again is the same again, also when all flowgraphs are new."""
+    lab = lab_of(fading="rayleigh", gain_db=-6.0)
+    seen: dict[int, list[float]] = {1: [], 2: []}
+    with flowgraph_lab(lab) as opened:
+        configured(opened)
+        for block in (1, 2, 1):
+            opened.new_block(block)
+            opened.ready()
+            seen[block].append(amplitude(opened))
+        process_of(opened, "air").kill()
+        process_of(opened, "air").wait()
+        opened.new_block(2)
+        opened.ready()
+        seen[2].append(amplitude(opened))
+    assert seen[1][0] == pytest.approx(seen[1][1], rel=1e-3)
+    assert seen[2][0] == pytest.approx(seen[2][1], rel=1e-3)
+    with open_lab(lab.on_backend("loopback"), 1) as loopback:
+        for block, values in seen.items():
+            loopback.new_block(block)
+            assert amplitude(loopback) == pytest.approx(values[0], rel=5e-3)
+    assert seen[1][0] != pytest.approx(seen[2][0], rel=0.05)
+
+
+@needs_gnuradio
+def test_carriers_that_differ_turn_the_signal_and_other_bands_are_not_heard() -> None:
+    lab = lab_of()
+    with flowgraph_lab(lab) as opened:
+        configured(opened)
+        opened.ready()
+        sender = opened.radios["sender"]
+        received = []
+        for offset_hz in (0.0, 200.0, 10e6):
+            sender.configure(replace(lab.ps.settings, tx_center_hz=2.45e9 + offset_hz))
+            if offset_hz < 1e6:
+                opened.ready()
+            else:
+                with pytest.raises(CaptureError, match="'sender' was not heard by 'receiver' while aligning"):
+                    opened.ready()
+                continue
+            start = opened.start_sample(1000)
+            sender.transmit(np.full(8000, 0.5, np.complex64), start)
+            received.append(opened.ps.receive(8100, start).samples[1000:7000])
+    offsets_hz = [np.angle(np.vdot(samples[:3000], samples[3000:])) / (2 * np.pi) * 4e6 / 3000 for samples in received]
+    assert offsets_hz == pytest.approx([0.0, 200.0], abs=1.0)
+    assert np.abs(received[1]).mean() == pytest.approx(np.abs(received[0]).mean(), rel=1e-3)
+
+
+@needs_gnuradio
+def test_full_scale_is_where_the_receiver_clips() -> None:
+    with flowgraph_lab(lab_of(gain_db=6.0)) as opened:
+        configured(opened)
+        opened.ready()
+        start = opened.start_sample(1000)
+        opened.radios["sender"].transmit(np.full(2000, 0.9, np.complex64), start)
+        capture = opened.ps.receive(4000, start - 1000)
+    assert 1900 <= capture.clipped_samples <= 2010
+    assert np.abs(capture.samples.view(np.float32)).max() == 1.0
+
+
+@needs_gnuradio
+def test_a_flowgraph_that_changes_its_gain_by_itself_is_noticed() -> None:
+    """What is read back is what the flowgraph has, not what was written."""
+    with flowgraph_lab(lab_of()) as opened:
+        configured(opened)
+        radio = radio_of(opened, "sender")
+        radio._bench.control("sender").set("tx_gain_db", -20.0)
+        assert radio._read_back().tx_gain_db == -20.0
+
+
+PROGRAM = """
+import sys
+from tests.hardware.flowgraph_labs import flowgraph_lab, configured, lab_of, process_of
+with flowgraph_lab(lab_of()) as lab:
+    configured(lab)
+    lab.ready()
+    print(*(process_of(lab, name).pid for name in ("sender", "receiver", "air")), flush=True)
+    while True:
+        lab.ps.receive(10_000, lab.ps.now())
+"""
+
+
+def gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@needs_gnuradio
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_flowgraphs_end_with_who_started_them(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    ) as program:
+        assert program.stdout is not None
+        pids = [int(word) for word in program.stdout.readline().split()]
+        assert len(pids) == 3
+        program.send_signal(number)
+        code = program.wait(30)
+    assert code in (-number, 128 + number)
+    deadline = time.monotonic() + 20
+    while not gone(pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@needs_gnuradio
+def test_plutos_through_gr_iio() -> None:
+    """Emulated ones, in real time: lost samples are found, and what follows is aligned anew, as in a lab."""
+    tables: dict[str, Any] = pluto_lab_of({"sample_rate_hz": 1e6}).to_tables()
+    with Emulator(parse_lab(tables), seed=1, paced=True) as emulator:
+        tables["lab"].update(backend="gnuradio", timeout_s=5.0)
+        tables["gnuradio"] = {"device": "pluto", "buffer_samples": 16384}
+        for radio in tables["radio"]:
+            radio["address"] = emulator.uris[radio["name"]]
+        with open_lab(parse_lab(tables), 1) as lab:
+            burst = waveform(20_000)
+            for attempt in range(5):
+                try:
+                    lab.ready()
+                    start = lab.start_sample(1000)
+                    lab.radios["sender"].transmit(burst, start)
+                    received = lab.ps.receive(20_100, start).samples
+                    for radio in lab.radios.values():
+                        radio.check()
+                    break
+                except HardwareError:
+                    if attempt == 4:
+                        raise
+            lag, measured = arrival(received, burst)
+    assert abs(lag - 16) <= 1
+    # As with the Pluto backend: full scale is 6 dB below what the converter takes.
+    assert measured == pytest.approx(10 ** (-0.25 / 20), rel=0.02)
