@@ -70,7 +70,6 @@ class _SocketPort(Port):
         self._socket, self._timeout_s, self._demand, self._ended = socket, timeout_s, demand, ended
         self._clock = StreamClock(rate_hz, queue_samples) if demand is None else None
         self._moved_samples = 0
-        self._cancelled = threading.Event()
 
     @property
     def usable(self) -> bool:
@@ -84,7 +83,7 @@ class _SocketPort(Port):
 
     def cancel(self) -> None:
         """See `Port.cancel`."""
-        self._cancelled.set()
+        self.interrupted.set()
 
     def release(self, *, abandoned: bool) -> None:
         """See `Port.release`. Nobody waits in it for longer than a moment."""
@@ -94,7 +93,7 @@ class _SocketPort(Port):
     def _wait_for(self, event: int, what: str) -> bool:
         """Whether the socket is ready; raises where that does not come."""
         deadline_s = time.monotonic() + self._timeout_s
-        while not self._cancelled.is_set():
+        while not self.interrupted.is_set():
             if self._socket.poll(_LOOK_MS, event):
                 return True
             reason = self._ended()
@@ -120,7 +119,7 @@ class FlowgraphTxPort(_SocketPort, TxPort):
     def push(self, block: NDArray[Any], first_sample: int, burst_starts: list[int]) -> None:
         """See `TxPort.push`."""
         while self._demand is not None and not self._demand.wait(self._moved_samples, _LOOK_MS / 1e3):
-            if self._cancelled.is_set():
+            if self.interrupted.is_set():
                 return
         tags = [(start - first_sample + self._moved_samples, BURST_TAG, start) for start in burst_starts]
         message = encode(self._moved_samples, block, tags)

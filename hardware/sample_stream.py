@@ -17,12 +17,13 @@ class Port(ABC):
     """One direction of a radio, as far as it only moves blocks of samples.
 
     lockstep: whether time stands still while nobody receives. warm_up_blocks: until the queues are full for the first
-    time; what is lost until then nobody has counted on.
+    time; what is lost until then nobody has counted on. interrupted: a call that waits may return without a result.
     """
 
     def __init__(self, name: str, block_samples: int, *, lockstep: bool, warm_up_blocks: int) -> None:
         self.name, self.block_samples = name, block_samples
         self.lockstep, self.warm_up_blocks = lockstep, warm_up_blocks
+        self.interrupted = threading.Event()
 
     @property
     def patient(self) -> bool:
@@ -145,6 +146,7 @@ class SampleStream(ABC):
             self._changed.notify_all()
         if self._stopped:
             return
+        self._any_port.interrupted.set()
         started = self._thread.ident is not None
         if started:
             self._thread.join(_JOIN_S)
