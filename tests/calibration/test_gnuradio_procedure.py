@@ -20,8 +20,9 @@ def test_calibration_over_flowgraphs() -> None:
         assert all(radio.parked for radio in opened.radios.values())
     truth = lab.medium.noise_var_complex / 2
     low, high = record.noise.ci
-    # Twice as far: an interval of 95 % misses in one run of twenty.
-    assert record.noise.noise_var_real == pytest.approx(truth, abs=2 * max(truth - low, high - truth))
+    # Where in the noise a capture falls depends on the host's timing, and an interval of 95 % misses once in twenty
+    # times: two and a half of them, which is five standard deviations.
+    assert record.noise.noise_var_real == pytest.approx(truth, abs=2.5 * (high - low) / 2)
     assert high - low < 0.03 * truth
     assert record.diagnostics.bound_holds
     medium = build_medium(lab, 1)
