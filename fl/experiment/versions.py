@@ -8,6 +8,7 @@ from typing import Any
 PACKAGES = (
     "airdp",
     "distributed",
+    "ducc0",
     "numba",
     "numpy",
     "scipy",
@@ -19,6 +20,8 @@ PACKAGES = (
     "pydantic",
     "pyadi-iio",
     "pylibiio",
+    "pyyaml",
+    "pyzmq",
     "tomli-w",
 )
 
