@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from ctypes.util import find_library
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fl.errors import DataError
 from fl.experiment.arithmetic import flops_per_uplink, multiply
 from fl.experiment.assemble import assemble
+from fl.experiment.gnuradio_speed import DIRECTIONS, ModemWork, ZeromqWork, time_modems, zeromq_routes
 from fl.experiment.paper_uplink import paper_config, timed_uplinks
 from fl.learning import autograd, mlp
 from fl.learning.batches import epoch_orders
@@ -35,7 +36,10 @@ from fl.streams import Stream, generator
 from fl.uplink.contract import UplinkPlan
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, Rescale
+from flowgraphs.errors import FlowgraphError
+from flowgraphs.runtime import gnuradio_python
 from hardware.lab import find_lab, open_lab, parse_lab
+from hardware.pluto_context import INSTALL as INSTALL_LIBIIO
 from hardware.virtual_pluto.throughput import USB_RATE_HZ, Throughput, measure_throughput
 from phy.numerology import Numerology
 
@@ -334,15 +338,71 @@ def _virtual_pluto(repeats: int) -> Measurement:
     )
 
 
+MODEM_WORK = ModemWork()
+ZEROMQ_WORK = ZeromqWork()
+
+
+def _modem(repeats: int) -> Measurement:
+    """Both directions together; each has its own ratio among the facts."""
+    work = MODEM_WORK
+    times = time_modems(work, repeats)
+    facts: dict[str, Any] = {}
+    for direction, pairs in times.pairs.items():
+        own, theirs = (statistics.median(pair[side].wall for pair in pairs) for side in (0, 1))
+        facts |= {
+            f"msps_{direction}": round(work.samples / own / 1e6, 1),
+            f"gnuradio_msps_{direction}": round(work.samples / theirs / 1e6, 1),
+            f"ratio_{direction}": statistics.median(own.wall / theirs.wall for own, theirs in pairs),
+            f"ratio_cpu_{direction}": statistics.median(own.cpu / theirs.cpu for own, theirs in pairs),
+        }
+    numerology = work.numerology
+    both = zip(*(times.pairs[direction] for direction in DIRECTIONS), strict=True)
+    return _measurement(
+        [(sum(own.wall for own, _ in pair), sum(theirs.wall for _, theirs in pair)) for pair in both],
+        workload=f"OFDM modulator and demodulator, {work.samples / 1e6:g} million samples each, on one core: "
+        f"FFT {numerology.fft_size}, prefix {numerology.cp_samples}, {numerology.data_subcarriers} subcarriers",
+        reference=f"gr-digital's blocks, GNU Radio {times.gnuradio_version}, all threads on the same core: allocator, "
+        "FFT, prefixer; prefix removal, FFT, serializer",
+        facts=facts,
+    )
+
+
+def _zeromq(repeats: int) -> Measurement:
+    """Through a flowgraph and back, against pyzmq alone."""
+    work = ZEROMQ_WORK
+    with zeromq_routes(work) as (version, relayed, direct):
+        measured = compare(
+            relayed.transfer,
+            direct.transfer,
+            repeats,
+            workload=f"pyzmq, PULL source and PUSH sink of GNU Radio {version} with tags, pyzmq: "
+            f"{work.messages} messages of {work.message_samples} samples",
+            reference="the same messages from PUSH to PULL, pyzmq alone",
+            facts={"cores": cores()},
+        )
+    samples = work.messages * work.message_samples / 1e6
+    rates = {"msps": samples / measured.ours_s, "pyzmq_alone_msps": samples / measured.reference_s}
+    return replace(measured, facts={**{key: round(rate, 1) for key, rate in rates.items()}, **measured.facts})
+
+
 BENCHMARKS: dict[str, Callable[[int], Measurement]] = {
     "local-round": _local_round,
     "local-round-proximal": lambda repeats: _local_round(repeats, mu=0.1),
     "paper-uplink": _paper_uplink,
     "radio-uplink": _radio_uplink,
     "virtual-pluto": _virtual_pluto,
+    "modem": _modem,
+    "zeromq": _zeromq,
 }
 
 
-def available() -> list[str]:
-    """Benchmarks for which everything is installed."""
-    return [name for name in BENCHMARKS if name != "virtual-pluto" or find_library("iio")]
+def missing(name: str) -> str:
+    """What must be installed before a benchmark can run, and how; nothing where it can."""
+    if name == "virtual-pluto" and not find_library("iio"):
+        return f"libiio is not installed: {INSTALL_LIBIIO}"
+    if name in {"modem", "zeromq"}:
+        try:
+            gnuradio_python()
+        except FlowgraphError as error:
+            return str(error)
+    return ""

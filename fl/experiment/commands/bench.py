@@ -16,15 +16,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Measure and print."""
-    from fl.experiment.bench import BENCHMARKS, Measurement, available
+    from fl.experiment.bench import BENCHMARKS, Measurement, missing
 
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         raise ConfigError(f"no benchmark '{unknown[0]}': expected one of {', '.join(BENCHMARKS)}")
     if options.repeats < 1:
         raise ConfigError(f"--repeats is {options.repeats}: expected 1 or more")
+    absent = {name: reason for name in options.names or BENCHMARKS if (reason := missing(name))}
+    for name, reason in absent.items():
+        if options.names:
+            raise ConfigError(f"benchmark '{name}' cannot run: {reason}")
+        PROGRESS.print(f"{name} is skipped: {reason}", soft_wrap=True)
     results: dict[str, dict[str, Any]] = {}
-    for name in options.names or available():
+    for name in [name for name in options.names or BENCHMARKS if name not in absent]:
         with PROGRESS.status(f"measuring {name}, {options.repeats} times"):
             results[name] = BENCHMARKS[name](options.repeats).to_json()
     if options.json:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +12,22 @@ import numpy as np
 import pytest
 import torch
 
-from fl.experiment import bench
+from fl.experiment import bench, gnuradio_speed, gnuradio_worker
 from fl.experiment.arithmetic import plain_flops
 from fl.experiment.assemble import assemble
 from fl.experiment.bench import BENCHMARKS, LocalRound, Measurement, compare
 from fl.experiment.config import load_config, parse_config
+from fl.experiment.gnuradio_speed import ModemWork, SampleRoute, ZeromqWork
 from fl.experiment.paper_uplink import paper_config
 from fl.learning.data.partition import partition_by_class
 from fl.learning.model import build_mlp, flatten
 from fl.learning.workforce import cores
+from flowgraphs import runtime
+from flowgraphs.errors import FlowgraphError
+from flowgraphs.runtime import gnuradio_python
+from phy.modem import demodulate, modulate
 from tests.conftest import Outcome
+from tests.gnuradio_needed import needs_gnuradio
 
 
 @pytest.fixture
@@ -196,3 +203,126 @@ def test_the_shipped_workload_is_the_issues() -> None:
     assert (work.epochs, work.start.size) == (20, 155_830)
     assert {x.shape[1] for x, _ in work.clients} == {784}
     assert all(len(torch.unique(y)) == 5 for _, y in work.clients)
+
+
+SMALL_MODEM = ModemWork(samples=64_000, packet_symbols=10, gnuradio_packet_symbols=5)
+SMALL_ZEROMQ = ZeromqWork(samples=10_000, message_samples=1000)
+
+
+@pytest.fixture
+def small_gnuradio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "MODEM_WORK", SMALL_MODEM)
+    monkeypatch.setattr(bench, "ZEROMQ_WORK", SMALL_ZEROMQ)
+
+
+@needs_gnuradio
+@pytest.mark.usefixtures("small_gnuradio")
+def test_both_modems_are_timed_on_one_core_that_is_given_back() -> None:
+    before = os.sched_getaffinity(0)
+    said = BENCHMARKS["modem"](2).to_json()
+    assert os.sched_getaffinity(0) == before
+    assert said["repeats"] == 2
+    assert "GNU Radio 3." in said["reference"]
+    for direction in ("modulate", "demodulate"):
+        for key in ("msps", "gnuradio_msps", "ratio", "ratio_cpu"):
+            assert 0 < said[f"{key}_{direction}"] < math.inf
+    for key in ("ours_s", "reference_s", "ratio", "ratio_min", "ratio_max"):
+        assert 0 < said[key] < math.inf
+
+
+@needs_gnuradio
+@pytest.mark.parametrize("direction", ["modulate", "demodulate"])
+def test_gnuradios_side_of_the_modem_does_the_same_work_as_ours(direction: str) -> None:
+    """GNU Radio's FFTs have no factor: its results are sqrt(256) = 16 times ours."""
+    from gnuradio import blocks
+
+    numerology, symbols = SMALL_MODEM.numerology, SMALL_MODEM.gnuradio_packet_symbols
+    settings = SMALL_MODEM.settings(core=0)
+    if direction == "modulate":
+        graph, block, per_item = gnuradio_worker.transmitter(settings)
+        cells = np.array(gnuradio_worker.random_samples(symbols * 192), np.complex64)
+        expected = modulate(cells.reshape(symbols, 192), numerology)
+    else:
+        graph, block, per_item = gnuradio_worker.receiver(settings)
+        samples = np.array(gnuradio_worker.random_samples(symbols * 320), np.complex64)
+        expected = demodulate(samples, numerology).reshape(-1)
+    assert expected.size * per_item == symbols * 320
+    sink = blocks.vector_sink_c()
+    graph.connect(block, sink)
+    graph.start()
+    gnuradio_worker.wait_for(block, 4 * expected.size)
+    graph.stop()
+    graph.wait()
+    made = np.array(sink.data()[: 3 * expected.size]).reshape(3, -1) / 16
+    assert np.linalg.norm(made - expected) < 1e-5 * np.linalg.norm(expected) * math.sqrt(3)
+
+
+@needs_gnuradio
+@pytest.mark.usefixtures("small_gnuradio")
+def test_samples_travel_through_gnuradio_and_without_it() -> None:
+    said = BENCHMARKS["zeromq"](2).to_json()
+    assert (said["repeats"], said["cores"]) == (2, cores())
+    assert "10 messages of 1000 samples" in said["workload"]
+    for key in ("msps", "pyzmq_alone_msps", "ours_s", "reference_s", "ratio"):
+        assert 0 < said[key] < math.inf
+
+
+def test_samples_that_nobody_passes_on_are_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gnuradio_speed, "_TIMEOUT_MS", 100)
+    work = ZeromqWork(samples=2000, message_samples=1000)
+    with (
+        SampleRoute(work, f"ipc://{tmp_path}/in", f"ipc://{tmp_path}/out") as route,
+        pytest.raises(FlowgraphError, match=r"no samples came for 0\.1 s, 2000 are missing"),
+    ):
+        route.transfer()
+
+
+@needs_gnuradio
+def test_a_gnuradio_side_that_ends_says_why() -> None:
+    with (
+        pytest.raises(FlowgraphError, match="has ended: KeyError: 'unheard-of'"),
+        gnuradio_speed.worker("modem", SMALL_MODEM.settings(core=max(os.sched_getaffinity(0)))) as (_, ask),
+    ):
+        ask(work="unheard-of", samples=1)
+
+
+def test_without_gnuradio_its_benchmarks_are_skipped_or_refused(
+    command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install = "apt-get install --no-install-recommends gnuradio"
+    gnuradio_python.cache_clear()
+    monkeypatch.setattr(runtime, "SYSTEM_PYTHON", "/nonexistent/python3")
+    find = runtime.importlib.util.find_spec
+    monkeypatch.setattr(
+        runtime.importlib.util, "find_spec", lambda name, *rest: None if name == "gnuradio" else find(name, *rest)
+    )
+    made = Measurement("work", "plain", 1.0, 2.0, 0.5, 0.4, 0.6, 7)
+    # What can run is not measured here: only which of them would be.
+    monkeypatch.setattr(bench, "find_library", lambda name: "libiio.so.0")
+    monkeypatch.setattr(bench, "BENCHMARKS", dict.fromkeys(BENCHMARKS, lambda repeats: made))
+    for name in ("modem", "zeromq"):
+        refused = command("bench", name)
+        assert (refused.code, refused.out) == (2, "")
+        assert refused.err.count("\n") == 1
+        assert name in refused.err
+        assert install in refused.err
+    outcome = command("bench", "--json")
+    assert outcome.code == 0
+    assert set(outcome.json) == set(BENCHMARKS) - {"modem", "zeromq"}
+    skipped = outcome.err.splitlines()
+    assert [line.split()[0] for line in skipped] == ["modem", "zeromq"]
+    assert all(install in line for line in skipped)
+
+
+def test_without_libiio_its_benchmark_is_skipped_or_refused(
+    command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Measurement("work", "plain", 1.0, 2.0, 0.5, 0.4, 0.6, 7)
+    monkeypatch.setattr(bench, "find_library", lambda name: None)
+    monkeypatch.setattr(bench, "BENCHMARKS", {"virtual-pluto": lambda repeats: made, "other": lambda repeats: made})
+    refused = command("bench", "virtual-pluto")
+    assert refused.code == 2
+    assert "libiio is not installed: sudo apt-get install" in refused.err
+    outcome = command("bench", "--json")
+    assert set(outcome.json) == {"other"}
+    assert "virtual-pluto is skipped" in outcome.err
