@@ -5,7 +5,7 @@
 .PHONY: help demo test check bench setup clean setup-run setup-dev
 
 BIN := .venv/bin
-PACKAGES := phy hardware calibration fl
+PACKAGES := phy flowgraphs hardware calibration fl
 ARGS :=
 
 help: ## this list

@@ -26,6 +26,7 @@ COMMANDS = {
     "bound": "the paper's convergence bound for a run, term by term",
     "radios": "find Plutos and show what they say about themselves",
     "emulate": "serve a lab's radios as virtual Plutos",
+    "flowgraph": "list or run the GNU Radio flowgraphs",
     "bench": "measure speed against a reference in the same run",
     "configs": "list the configs that ship with airdp",
     "data": "download a data set",
