@@ -17,7 +17,7 @@ from hardware.counted_lab import align, close_together, require_one_direction
 from hardware.counted_radio import CountedRadio
 from hardware.errors import HardwareError, LabFileError, SettingsMismatchError
 from hardware.gnuradio_bench import FlowgraphBench
-from hardware.gnuradio_settings import Device
+from hardware.gnuradio_settings import CAPABILITIES, Device
 from hardware.lab import Backend, Lab, LabRadio, Role
 from hardware.medium import ClockMode
 from hardware.medium_settings import MediumSettings
@@ -27,7 +27,6 @@ from hardware.settings import AD936X, Limits, RadioSettings
 from hardware.termination import orderly_termination
 from hardware.tx_stream import TxStream
 
-PARKED_DB = AD936X.tx_gain_db[0]
 _NOT_IN_THE_AIR = (
     "phase_noise_rad_per_sqrt_sample",
     "iq_image_db",
@@ -46,14 +45,20 @@ class GnuRadioRadio(CountedRadio):
         self, name: str, bench: FlowgraphBench, limits: Limits, timeout_s: float = 5.0, *, receives: bool = False
     ) -> None:
         rate_hz = bench.lab.sample_rate_hz
-        # One air has one sample rate.
-        capabilities = replace(AD936X, sample_rate_hz=(rate_hz, rate_hz)) if bench.simulated else AD936X
+        capabilities = CAPABILITIES[bench.lab.gnuradio.device]
+        if bench.simulated:
+            # One air has one sample rate.
+            capabilities = replace(capabilities, sample_rate_hz=(rate_hz, rate_hz))
         super().__init__(name, capabilities, limits, timeout_s, receives=receives)
         self._bench, self._written = bench, 0
         # The server's flowgraph has no transmitter: this is then all there is of it.
-        self._tx_gain_db = PARKED_DB
+        self._tx_gain_db = self._parked_db
         bench.members.append(self)
         self._start_streams(rate_hz)
+
+    @property
+    def _parked_db(self) -> float:
+        return self.capabilities.tx_gain_db[0]
 
     @property
     def lockstep(self) -> bool:
@@ -132,20 +137,20 @@ class GnuRadioRadio(CountedRadio):
 
     def _silence(self) -> None:
         self.withdraw()
-        self._tx_gain_db = PARKED_DB
+        self._tx_gain_db = self._parked_db
         if self.receives or self._gone():
             return
         try:
             control = self._bench.control(self.name)
-            control.set("tx_gain_db", PARKED_DB)
+            control.set("tx_gain_db", self._parked_db)
             got = control.get("tx_gain_db")
         except HardwareError:
             if not self._gone():
                 raise
             return
-        if got != PARKED_DB:
+        if got != self._parked_db:
             raise SettingsMismatchError(
-                f"{self.name} is not parked: its gain was set to {PARKED_DB:g} dB and reads back as {got:g}"
+                f"{self.name} is not parked: its gain was set to {self._parked_db:g} dB and reads back as {got:g}"
             )
 
     def _release(self) -> None:
@@ -217,4 +222,6 @@ def _check_addresses(lab: Lab) -> None:
             )
 
 
-BACKEND = Backend(AD936X, _connect, align)
+# As wide as any device: each radio knows what its own can do.
+_ANY = replace(AD936X, sample_rate_hz=(200e3, 61.44e6), tx_gain_db=(-89.75, 89.75), rx_gain_db=(-3.0, 76.0))
+BACKEND = Backend(_ANY, _connect, align)

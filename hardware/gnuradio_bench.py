@@ -22,9 +22,9 @@ from flowgraphs.runtime import FlowgraphProcess
 from hardware.errors import HardwareError
 from hardware.gnuradio_control import FlowgraphControl
 from hardware.gnuradio_port import Demand, FlowgraphRxPort, FlowgraphTxPort
-from hardware.gnuradio_settings import Device
+from hardware.gnuradio_settings import CAPABILITIES, Device
 from hardware.lab import Lab, LabRadio, Role
-from hardware.settings import AD936X, RadioSettings
+from hardware.settings import RadioSettings
 from hardware.streams import Purpose, Streams
 from phy.impairments import apply_taps, fractional_delay
 
@@ -238,7 +238,7 @@ class FlowgraphBench:
             parameters |= {"rx_gain_db": repr(settings.rx_gain_db), "monitor_out": self._monitor_address()}
         else:
             # Parked until it is configured.
-            parameters["tx_gain_db"] = repr(AD936X.tx_gain_db[0])
+            parameters["tx_gain_db"] = repr(CAPABILITIES[self.lab.gnuradio.device].tx_gain_db[0])
         if self.lab.gnuradio.device is Device.PLUTO:
             parameters["pluto_uri"] = radio.address
         if self.lab.gnuradio.device is Device.UHD:

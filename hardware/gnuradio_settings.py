@@ -1,11 +1,13 @@
 """The [gnuradio] section of a lab file: what the flowgraphs send and receive through, and how streams are cut."""
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
 from hardware.sections import Section, choice
+from hardware.settings import AD936X
 
 
 class Device(StrEnum):
@@ -15,6 +17,11 @@ class Device(StrEnum):
     """The flowgraph `air`, whose time stands still while nobody receives."""
     PLUTO = "pluto"
     UHD = "uhd"
+
+
+_B200 = replace(AD936X, sample_rate_hz=(200e3, 61.44e6), tx_gain_db=(0.0, 89.75), rx_gain_db=(0.0, 76.0))
+CAPABILITIES = {Device.ZEROMQ: AD936X, Device.PLUTO: AD936X, Device.UHD: _B200}
+"""A B200 has an AD936x too, but UHD counts its gains from the other end. Other USRPs: as far as they do the same."""
 
 
 class GnuRadioSettings(Section):
