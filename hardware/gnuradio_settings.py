@@ -37,4 +37,4 @@ class GnuRadioSettings(Section):
     history_s: Annotated[float, Field(gt=0, le=60)] = 1.0
     """How long received samples are kept for somebody to take them."""
     monitor: str = ""
-    """Where the server's flowgraph publishes what it receives, for ps_monitor; "tcp://127.0.0.1:55560" for instance."""
+    """Where the server's flowgraph publishes what it receives, for ps_monitor; "tcp://127.0.0.1:5702" for instance."""

@@ -27,7 +27,7 @@ def lab_file(tmp_path: Path) -> str:
     text = Path(find_lab("gnuradio").source).read_text()
     file = tmp_path / "lab.toml"
     changed = text.replace('clock = "shared"', 'clock = "shared"\ntimeout_s = 2.0')
-    file.write_text(changed.replace('monitor = "tcp://127.0.0.1:55560"', ""))
+    file.write_text(changed.replace('monitor = "tcp://127.0.0.1:5702"', ""))
     return str(file)
 
 
