@@ -43,16 +43,6 @@ class Parameter:
         """What the compiled graph calls it on its command line."""
         return f"--{self.id.replace('_', '-')}"
 
-    @property
-    def binds(self) -> bool:
-        """Is it an address at which the graph listens?"""
-        return bool(_STREAM.fullmatch(self.id)) and "_out" in self.id
-
-    @property
-    def connects(self) -> bool:
-        """Is it an address at which somebody else listens?"""
-        return bool(_STREAM.fullmatch(self.id)) and "_in" in self.id
-
     def parse(self, given: Value) -> Value:
         """The value in this parameter's type. Raises `FlowgraphError` where it has another or is impossible."""
         value = self._typed(given)

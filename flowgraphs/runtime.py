@@ -16,7 +16,7 @@ import xmlrpc.client
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import IO, Self
 
 from flowgraphs.build import INSTALL
 from flowgraphs.errors import FlowgraphError, UnknownNameError
@@ -29,7 +29,7 @@ TERMINATE_AFTER_S, KILL_AFTER_S = 3.0, 6.0
 
 _ANSWER_S = 2.0
 _POLL_S = 0.05
-_REASON_BYTES = 16384
+_REASON_BYTES, _REASON_LINES = 16384, 3
 _PROMPT = "Press Enter to quit: "
 # Calls that the XML-RPC server logs, buffers that GNU Radio logs, addresses in stacks: none says why a graph ended.
 _CHATTER = re.compile(
@@ -62,7 +62,7 @@ class FlowgraphProcess:
         self.program = program
         self.flowgraph = describe_text(program.with_suffix(".grc").read_text(encoding="utf-8"))
         self.parameters: Mapping[str, Value] = _complete(self.flowgraph, parameters)
-        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 closed in stop()
+        self._log: IO[bytes] | None = None
         self._last_words = ""
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -103,13 +103,16 @@ class FlowgraphProcess:
             require_display(self.name, f"airdp flowgraph {self.name}")
         self._require_free_addresses()
         options = [f"{drawn.option}={self.parameters[name]}" for name, drawn in self.flowgraph.parameters.items()]
-        self._process = subprocess.Popen(
-            [gnuradio_python(), "-u", str(self.program), *options],
-            stdin=subprocess.PIPE,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,
-        )
+        command = [gnuradio_python(), "-u", str(self.program), *options]
+        # A file, not a pipe: nobody has to read it while the graph runs. It has no name, and goes with the last user.
+        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 closed in stop()
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True
+            )
+        except OSError as error:
+            self.stop()
+            raise FlowgraphError(f"{self.name} cannot be started with {command[0]}: {error}") from error
 
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the graph answers at its control port: its blocks then exist and have opened their devices."""
@@ -143,7 +146,7 @@ class FlowgraphProcess:
 
     def reason(self) -> str:
         """The last lines that it wrote, and the signal that ended it, where one did."""
-        if not self._log.closed:
+        if self._log is not None:
             size = os.fstat(self._log.fileno()).st_size
             tail = os.pread(self._log.fileno(), _REASON_BYTES, max(0, size - _REASON_BYTES))
             self._last_words = _essence(tail.decode(errors="replace"))
@@ -162,8 +165,10 @@ class FlowgraphProcess:
             if not self.wait(KILL_AFTER_S - TERMINATE_AFTER_S):
                 process.kill()
                 process.wait()
-        self.reason()
-        self._log.close()
+        if self._log is not None:
+            self.reason()
+            self._log.close()
+            self._log = None
 
     def _answers(self) -> bool:
         transport = _ImpatientTransport()
@@ -177,8 +182,8 @@ class FlowgraphProcess:
         """Refuse before starting: the other graph at this control port would answer in place of this one."""
         taken = [
             f"{self.parameters[name]} ({name})"
-            for name, drawn in self.flowgraph.parameters.items()
-            if drawn.binds and _is_taken(str(self.parameters[name]))
+            for name in self.flowgraph.binds
+            if _is_taken(str(self.parameters[name]))
         ]
         if self.control_url and _is_taken(self.control_url.replace("http:", "tcp:")):
             taken.append(f"{self.control_url} ({CONTROL_ADDRESS}, {CONTROL_PORT})")
@@ -234,9 +239,10 @@ def _is_taken(address: str) -> bool:
 
 
 def _essence(text: str) -> str:
-    """Of a program's last words, what tells why it ended: the last line of a traceback, or the last few lines."""
+    """Of a program's last words, what tells why it ended: what follows a traceback's frames, or the last few lines."""
     lines = [line.replace(_PROMPT, "").rstrip() for line in text.splitlines()]
-    meant = [line for line in lines if line.strip() and not _CHATTER.search(line)]
-    if any(line.startswith("Traceback ") for line in lines):
-        return meant[-1].strip() if meant else ""
-    return "; ".join(line.strip() for line in meant[-3:])
+    frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
+    # A frame is a place and, indented further, its code.
+    after = next((n for n in range(frames[-1] + 1, len(lines)) if not lines[n].startswith("    ")), 0) if frames else 0
+    meant = [line.strip() for line in lines[after:] if line.strip() and not _CHATTER.search(line)]
+    return "; ".join(meant[-_REASON_LINES:])

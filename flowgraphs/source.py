@@ -34,6 +34,7 @@ class Flowgraph:
     """What can be said about a graph without compiling it.
 
     choices: by group, the one that is enabled first. transmitters: number of chains, None where there are none.
+    binds, connects: parameters that are addresses at which it listens, or at which somebody else does.
     """
 
     name: str
@@ -43,6 +44,8 @@ class Flowgraph:
     choices: Mapping[str, tuple[str, ...]]
     transmitters: int | None
     parameters: Mapping[str, Parameter]
+    binds: tuple[str, ...]
+    connects: tuple[str, ...]
 
 
 def source_file(name: str) -> Path:
@@ -69,6 +72,8 @@ def describe_text(text: str) -> Flowgraph:
         choices=MappingProxyType({group: drawn for group in GROUPS if (drawn := _choices(graph, group))}),
         transmitters=_transmitters(graph) or None,
         parameters=MappingProxyType(dict(_parameters(graph))),
+        binds=tuple(_addresses(graph, "sink")),
+        connects=tuple(_addresses(graph, "source")),
     )
 
 
@@ -91,6 +96,13 @@ def _parameters(graph: Graph) -> Iterable[tuple[str, Parameter]]:
         if block["id"] == "parameter":
             drawn = block["parameters"]
             yield block["name"], Parameter(block["name"], drawn["label"], _KINDS[drawn["type"]], str(drawn["value"]))
+
+
+def _addresses(graph: Graph, end: str) -> Iterable[str]:
+    """Parameters that are addresses of ZeroMQ blocks: those that are enabled, for the others do nothing."""
+    for block in graph["blocks"]:
+        if re.fullmatch(rf"zeromq_[a-z]+_{end}", block["id"]) and block["states"]["state"] == "enabled":
+            yield block["parameters"]["address"]
 
 
 def _alternatives(graph: Graph, group: str) -> Iterable[tuple[str, Graph]]:

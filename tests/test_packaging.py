@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-TOPS = ("phy", "hardware", "calibration", "fl")
+TOPS = ("phy", "flowgraphs", "hardware", "calibration", "fl")
 
 
 def test_every_package_of_the_tree_is_listed() -> None:
@@ -23,6 +23,6 @@ def test_every_data_file_of_the_packages_is_installed() -> None:
         for path in ROOT.joinpath(*package.split(".")).glob(pattern)
     }
     assert installed == {
-        path for top in TOPS for suffix in ("css", "html", "toml") for path in (ROOT / top).rglob(f"*.{suffix}")
+        path for top in TOPS for suffix in ("css", "grc", "html", "toml") for path in (ROOT / top).rglob(f"*.{suffix}")
     }
     assert installed

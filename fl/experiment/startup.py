@@ -6,7 +6,7 @@ Nothing of the four is imported here or before the check: a stranger's `phy` has
 import importlib.util
 from pathlib import Path
 
-PACKAGES = ("phy", "hardware", "calibration", "fl")
+PACKAGES = ("phy", "flowgraphs", "hardware", "calibration", "fl")
 
 
 class ShadowedPackageError(ImportError):

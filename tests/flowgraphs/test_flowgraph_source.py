@@ -151,7 +151,7 @@ def test_a_choice_enables_its_blocks_and_disables_the_others(name: str, device: 
     for block in graph["blocks"]:
         if block["name"].startswith("device_"):
             assert (block["states"]["state"] == "enabled") == block["name"].startswith(f"device_{device}_")
-    assert len([block for block in enabled(graph) if block.startswith("device_")]) == (2 if device == "zeromq" else 1)
+    assert f"device_{device}_{'source' if name == 'ps_rx' else 'sink'}" in enabled(graph)
     # Everything else, and the file, are as before.
     untouched = [block for block in graph["blocks"] if not block["name"].startswith("device_")]
     assert untouched == [block for block in drawn(name)["blocks"] if not block["name"].startswith("device_")]
@@ -168,6 +168,16 @@ def test_what_is_drawn_is_the_first_choice() -> None:
     assert chosen.choices["noise"][0] == "gnuradio"
     assert chosen.choices["device"][0] == "uhd"
     assert graph_of(variant("client_tx", {"device": "zeromq"})) == drawn("client_tx")
+
+
+def test_only_enabled_blocks_bind_and_connect() -> None:
+    assert describe("client_tx").binds == ("samples_out",)
+    assert describe("client_tx").connects == ("samples_in",)
+    assert describe_text(variant("client_tx", {"device": "pluto"})).binds == ()
+    assert set(describe("ps_rx").binds) == {"samples_out", "monitor_out"}
+    assert describe_text(variant("ps_rx", {"device": "uhd"})).connects == ()
+    assert describe_text(variant("jammer_tx", {"noise": "gnuradio"})).connects == ()
+    assert describe_text(variant("air", transmitters=2)).connects == ("samples_in_1", "samples_in_2")
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 6, 12])

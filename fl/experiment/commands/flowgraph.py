@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fl.experiment.commands.output import RESULTS, print_json
+from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
 
 if TYPE_CHECKING:
     from flowgraphs.runtime import FlowgraphProcess
@@ -116,11 +116,13 @@ def _edit(name: str) -> int:
     drawn = source_file(name)
     companion = shutil.which("gnuradio-companion")
     if companion is None:
-        raise FlowgraphError(f"gnuradio-companion was not found; as root: {INSTALL}")
+        raise FlowgraphError(f"gnuradio-companion was not found; as root: {INSTALL} gir1.2-gtk-3.0")
     require_display("GNU Radio Companion", f"airdp flowgraph {name} --edit")
     code = subprocess.run([companion, str(drawn)], check=False).returncode
     if code:
-        raise FlowgraphError(f"gnuradio-companion ended with code {code}; its reason is above")
+        raise FlowgraphError(
+            f"gnuradio-companion ended with code {code}; its reason is above; as root: {INSTALL} gir1.2-gtk-3.0"
+        )
     return 0
 
 
@@ -143,6 +145,7 @@ def _run(options: argparse.Namespace) -> int:
         with graph:
             if graph.control_url:
                 graph.wait_until_ready(_READY_S)
+            _warn_of_noise(graph)
             _announce(graph, as_json=options.json)
             while not graph.wait(_WAIT_S):
                 pass
@@ -180,10 +183,17 @@ def _require_chosen_power(graph: "FlowgraphProcess", values: Mapping[str, str]) 
         )
 
 
+def _warn_of_noise(graph: "FlowgraphProcess") -> None:
+    if graph.flowgraph.choices.get("noise", ("",))[0] == "gnuradio":
+        PROGRESS.print(
+            f"{graph.name}: GNU Radio's noise is not cryptographically random; no privacy may be claimed from it",
+            soft_wrap=True,
+        )
+
+
 def _announce(graph: "FlowgraphProcess", *, as_json: bool) -> None:
-    drawn = graph.flowgraph.parameters.values()
-    binds = {parameter.id: graph.parameters[parameter.id] for parameter in drawn if parameter.binds}
-    connects = {parameter.id: graph.parameters[parameter.id] for parameter in drawn if parameter.connects}
+    binds = {name: graph.parameters[name] for name in graph.flowgraph.binds}
+    connects = {name: graph.parameters[name] for name in graph.flowgraph.connects}
     if as_json:
         print_json({"name": graph.name, "binds": binds, "connects": connects, "control": graph.control_url})
     else:

@@ -14,12 +14,12 @@ from fl.experiment.startup import PACKAGES, ShadowedPackageError, check_one_plac
 from tests.conftest import REPOSITORY, START, Outcome
 
 
-def test_the_four_packages_of_this_project_are_at_home() -> None:
+def test_the_packages_of_this_project_are_at_home() -> None:
     assert check_one_place() == REPOSITORY
-    assert PACKAGES == ("phy", "hardware", "calibration", "fl")
+    assert PACKAGES == ("phy", "flowgraphs", "hardware", "calibration", "fl")
 
 
-@pytest.mark.parametrize("name", ["phy", "hardware", "calibration"])
+@pytest.mark.parametrize("name", ["phy", "flowgraphs", "hardware", "calibration"])
 @pytest.mark.parametrize("kind", ["package", "module"])
 def test_a_strangers_package_before_ours(tmp_path: Path, airdp: Callable[..., Outcome], name: str, kind: str) -> None:
     path = tmp_path / "site"
