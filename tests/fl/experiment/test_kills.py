@@ -27,7 +27,7 @@ from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.statement import state_privacy
 
-KILLS = int(os.environ.get("AIRDP_KILLS", "12"))
+KILLS = int(os.environ.get("AIRDP_KILLS", "8"))
 UPLINKS = max(30, 2 * KILLS)
 CONFIG: dict[str, Any] = {
     "name": "victim",

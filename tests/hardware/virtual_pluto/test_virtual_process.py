@@ -37,7 +37,7 @@ def soon(condition: Callable[[], bool]) -> None:
 def listens(uri: str) -> bool:
     try:
         socket.create_connection(address(uri), 5).close()
-    except ConnectionRefusedError:
+    except ConnectionError:
         return False
     return True
 
