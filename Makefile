@@ -14,8 +14,9 @@ help: ## this list
 demo: setup-run ## set up what the software loopback needs and run the quickstart experiment
 	$(BIN)/airdp run quickstart $(ARGS)
 
+# A process for each core, each with whole files: many tests start processes and wait for them.
 test: setup-dev ## run the tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 check: setup-dev ## lint, formatting, types and layers
 	$(BIN)/ruff check .
