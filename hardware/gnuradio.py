@@ -18,7 +18,7 @@ from hardware.counted_radio import CountedRadio
 from hardware.errors import HardwareError, LabFileError, SettingsMismatchError
 from hardware.gnuradio_bench import FlowgraphBench
 from hardware.gnuradio_settings import CAPABILITIES, Device
-from hardware.lab import Backend, Lab, LabRadio, Role
+from hardware.lab import Backend, Lab, Role
 from hardware.medium import ClockMode
 from hardware.medium_settings import MediumSettings
 from hardware.radio import Radio
@@ -211,14 +211,11 @@ def _check_air(lab: Lab) -> None:
 
 
 def _check_addresses(lab: Lab) -> None:
-    def described(radio: LabRadio) -> str:
-        return f"{lab.source}: '{radio.name}'"
-
     for radio in lab.radios:
         if not radio.address:
             raise LabFileError(
-                f"{described(radio)} has no address: with gnuradio.device = '{lab.gnuradio.device}' each radio has "
-                "its own (a Pluto's URI, or the arguments of a USRP)"
+                f"{lab.source}: '{radio.name}' has no address: with gnuradio.device = '{lab.gnuradio.device}' each "
+                "radio has its own (a Pluto's URI, or the arguments of a USRP)"
             )
 
 

@@ -100,8 +100,8 @@ class FlowgraphBench:
         self._demand = Demand(self.lab.gnuradio.margin_samples) if self.simulated else None
         try:
             self._folder = Path(self._running.enter_context(tempfile.TemporaryDirectory(prefix="airdp-")))
-            for index, radio in enumerate(self.lab.radios):
-                self._launch(radio.name, _GRAPHS[radio.role], self._radio_parameters(index, radio))
+            for radio in self.lab.radios:
+                self._launch(radio.name, _GRAPHS[radio.role], self._radio_parameters(radio))
             if self.simulated:
                 self._launch(AIR, AIR, self._air_parameters(), transmitters=len(self._transmitters()))
             for process in self._processes.values():
@@ -224,7 +224,7 @@ class FlowgraphBench:
         index = next((index for index, radio in enumerate(self.lab.radios) if radio.name == name), AIR)
         return f"ipc://{self._folder}/{index}.{end}"
 
-    def _radio_parameters(self, index: int, radio: LabRadio) -> dict[str, str]:
+    def _radio_parameters(self, radio: LabRadio) -> dict[str, str]:
         settings = radio.settings
         receives = radio.role is Role.PS
         parameters = {
