@@ -94,8 +94,11 @@ class _SocketPort(Port):
         """Whether the socket is ready; raises where that does not come."""
         deadline_s = time.monotonic() + self._timeout_s
         while not self.interrupted.is_set():
-            if self._socket.poll(_LOOK_MS, event):
-                return True
+            try:
+                if self._socket.poll(_LOOK_MS, event):
+                    return True
+            except zmq.ZMQError as error:
+                raise HardwareError(f"{self.name}: its connection was closed: {error}") from error
             reason = self._ended()
             if reason:
                 raise HardwareError(f"{self.name}: {reason}")
@@ -123,9 +126,14 @@ class FlowgraphTxPort(_SocketPort, TxPort):
                 return
         tags = [(start - first_sample + self._moved_samples, BURST_TAG, start) for start in burst_starts]
         message = encode(self._moved_samples, block, tags)
-        if self._wait_for(zmq.POLLOUT, "took no samples"):
-            self._socket.send(message)
+        while self._wait_for(zmq.POLLOUT, "took no samples"):
+            try:
+                self._socket.send(message, zmq.NOBLOCK)
+            except zmq.Again:
+                # The other side has gone since: to wait for it in the call itself would have no end.
+                continue
             self._moved_samples += self.block_samples
+            return
 
 
 class FlowgraphRxPort(_SocketPort, RxPort):
