@@ -1,14 +1,9 @@
 """The calibration of flowgraphs shows what their lab file says: the noise is GNU Radio's, the measurement ours."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
-import pytest
-
-from calibration.procedure import Plan, calibrate
-from hardware.alignment import ARRIVAL_SAMPLES
-from hardware.lab import find_lab, open_lab
-from hardware.loopback import build_medium
+from hardware.lab import find_lab
+from tests.calibration.link_checks import checked_calibration
 from tests.gnuradio_needed import needs_gnuradio
 
 
@@ -17,21 +12,4 @@ def test_calibration_over_flowgraphs() -> None:
     shipped = find_lab("gnuradio")
     # Without an address that another lab may have at the same time.
     lab = replace(shipped, gnuradio=shipped.gnuradio.model_copy(update={"monitor": ""}))
-    plan = Plan(silence_samples=1024 * 256, soundings=4, repeats=1, scales_db=(0.0, -3.0, -6.0), gain_steps=2)
-    with open_lab(lab, 1) as opened:
-        record = calibrate(opened, datetime(2025, 1, 1, tzinfo=UTC), plan).record
-        assert all(radio.parked for radio in opened.radios.values())
-    truth = lab.medium.noise_var_complex / 2
-    low, high = record.noise.ci
-    # Where in the noise a capture falls depends on the host's timing, and an interval of 95 % misses once in twenty
-    # times: two and a half of them, which is five standard deviations.
-    assert record.noise.noise_var_real == pytest.approx(truth, abs=2.5 * (high - low) / 2)
-    assert high - low < 0.03 * truth
-    assert record.diagnostics.bound_holds
-    medium = build_medium(lab, 1)
-    assert set(record.links) == {"client-1", "client-2", "client-3", "jammer"}
-    for name, link in record.links.items():
-        (tap,) = medium.taps(name, "ps")
-        assert abs(link.gain) == pytest.approx(abs(tap), rel=4e-3)
-        assert abs(link.delay_samples - ARRIVAL_SAMPLES) < 0.6
-        assert abs(link.cfo_hz) < 1.0
+    checked_calibration(lab, lab.medium.noise_var_complex / 2)

@@ -1,37 +1,19 @@
 """The calibration of emulated Plutos shows what their lab file says."""
 
-from datetime import UTC, datetime
-
 import numpy as np
-import pytest
 
-from calibration.procedure import Plan, calibrate
 from hardware.alignment import ARRIVAL_SAMPLES
-from hardware.lab import find_lab, open_lab
+from hardware.lab import find_lab
 from hardware.loopback import build_medium
+from tests.calibration.link_checks import checked_calibration
 
 
 def test_calibration_over_plutos() -> None:
     lab = find_lab("pluto-virtual")
-    plan = Plan(silence_samples=1024 * 256, soundings=4, repeats=1, scales_db=(0.0, -3.0, -6.0), gain_steps=2)
-    with open_lab(lab, 1) as opened:
-        record = calibrate(opened, datetime(2025, 1, 1, tzinfo=UTC), plan).record
-        assert all(radio.parked for radio in opened.radios.values())
     # Half of E|z|^2, and the converter's steps of 1/2047.
-    truth = lab.medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12
-    low, high = record.noise.ci
-    # Where in the noise a capture falls depends on the host's timing, and an interval of 95 % misses once in twenty
-    # times: two and a half of them, which is five standard deviations.
-    assert record.noise.noise_var_real == pytest.approx(truth, abs=2.5 * (high - low) / 2)
-    assert high - low < 0.03 * truth
-    assert record.diagnostics.bound_holds
+    record = checked_calibration(lab, lab.medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12)
     medium = build_medium(lab, 1)
-    assert set(record.links) == {"client-1", "client-2", "client-3", "jammer"}
     for name, link in record.links.items():
-        (tap,) = medium.taps(name, "ps")
-        assert abs(link.gain) == pytest.approx(abs(tap), rel=4e-3)
         # Alignment takes the whole samples of a delay away, and leaves the rest.
         residual = link.delay_samples - ARRIVAL_SAMPLES
-        assert abs(residual) < 0.6
         assert abs(np.exp(2j * np.pi * (residual - medium.link(name, "ps").delay_samples)) - 1) < 0.05
-        assert abs(link.cfo_hz) < 1.0

@@ -7,30 +7,17 @@ from typing import Any
 
 from hardware.gnuradio import BACKEND, GnuRadioRadio
 from hardware.gnuradio_bench import FlowgraphBench
-from hardware.lab import Lab, OpenLab, parse_lab
+from hardware.lab import Lab, OpenLab
+from tests.hardware.pair_lab import pair_lab
 
 TIMEOUT_S = 3.0
 
 
 def lab_of(lab: dict[str, Any] | None = None, gnuradio: dict[str, Any] | None = None, **medium: Any) -> Lab:
-    """A sender and a receiver, with nothing but noise in their way unless `medium` says otherwise."""
-    return parse_lab(
-        {
-            "lab": {
-                "name": "pair",
-                "backend": "gnuradio",
-                "sample_rate_hz": 4e6,
-                "center_hz": 2.45e9,
-                "tx_gain_db": -0.25,
-                "rx_gain_db": 0.0,
-                "timeout_s": TIMEOUT_S,
-                **(lab or {}),
-            },
-            "limits": {"band_hz": [2.4e9, 2.5e9], "max_tx_gain_db": -0.25, "max_rx_gain_db": 30.0},
-            "radio": [{"name": "receiver", "role": "ps"}, {"name": "sender", "role": "client"}],
-            "medium": {"noise_var_complex": 1e-6, **medium},
-            "gnuradio": {"buffer_samples": 4096, **(gnuradio or {})},
-        }
+    return pair_lab(
+        {"backend": "gnuradio", "timeout_s": TIMEOUT_S, **(lab or {})},
+        medium,
+        gnuradio={"buffer_samples": 4096, **(gnuradio or {})},
     )
 
 

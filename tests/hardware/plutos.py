@@ -13,35 +13,22 @@ from typing import Any
 
 import tomli_w
 
-from hardware.lab import Lab, OpenLab, find_lab, parse_lab
+from hardware.lab import Lab, OpenLab, find_lab
 from hardware.pluto import CAPABILITIES, PlutoRadio
 from hardware.pluto_context import PlutoContext
 from hardware.virtual_pluto import Emulator
 from tests.conftest import REPOSITORY
+from tests.hardware.pair_lab import pair_lab
 
 BLOCK = 4096
 TIMEOUT_S = 2.0
 
 
 def lab_of(lab: dict[str, Any] | None = None, pluto: dict[str, Any] | None = None, **medium: Any) -> Lab:
-    """A sender and a receiver, with nothing but noise in their way unless `medium` says otherwise."""
-    return parse_lab(
-        {
-            "lab": {
-                "name": "pair",
-                "backend": "pluto",
-                "sample_rate_hz": 4e6,
-                "center_hz": 2.45e9,
-                "tx_gain_db": -0.25,
-                "rx_gain_db": 0.0,
-                "timeout_s": TIMEOUT_S,
-                **(lab or {}),
-            },
-            "limits": {"band_hz": [2.4e9, 2.5e9], "max_tx_gain_db": -0.25, "max_rx_gain_db": 30.0},
-            "radio": [{"name": "receiver", "role": "ps"}, {"name": "sender", "role": "client"}],
-            "medium": {"noise_var_complex": 1e-6, "adc_bits": 12, **medium},
-            "pluto": {"buffer_samples": BLOCK, "kernel_buffers": 2, **(pluto or {})},
-        }
+    return pair_lab(
+        {"backend": "pluto", "timeout_s": TIMEOUT_S, **(lab or {})},
+        {"adc_bits": 12, **medium},
+        pluto={"buffer_samples": BLOCK, "kernel_buffers": 2, **(pluto or {})},
     )
 
 
