@@ -8,9 +8,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import chi2
 
+from fl.experiment import run
 from fl.experiment.folder import RunFolder
+from fl.experiment.runner import FINISHED
 from fl.nodes.radio_uplink import RadioUplink
 
 
@@ -74,3 +78,25 @@ def error_db(folder: Path) -> float:
     what is to be compared.
     """
     return 10 * math.log10(fmean(row["noise_norm"] ** 2 for row in RunFolder(folder).metrics()))
+
+
+def assert_like_the_loopback(lab: str, backend: str, noise_var_real: float, folder: Path) -> None:
+    """Same lab, same fading: the error of the aggregates within 1 dB, the noise within its interval.
+
+    The jammer's noise comes from the system and differs from run to run: the power over three uplinks scatters by
+    0.16 dB, so that 1 dB is six times that, and refuses a wrong scale.
+    """
+    blocks, bins = 64, 192
+    sections = pluto_run(lab, radio={"quiet_samples": blocks * 256})
+    errors_db: dict[str, float] = {}
+    for name in (backend, "loopback"):
+        result = run({**sections, "radio": {**sections["radio"], "backend": name}}, folder / name)
+        assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
+        errors_db[name] = error_db(folder / name)
+        low, high = chi2.ppf([1e-7, 1 - 1e-7], 2 * blocks * bins) / (2 * blocks * bins)
+        for uplink in range(1, PLUTO_UPLINKS + 1):
+            with np.load(RunFolder(folder / name).snapshot_path(uplink)) as snapshot:
+                measured = float(np.mean(snapshot["noise_var_real_per_bin"]))
+            assert low * noise_var_real < measured < high * noise_var_real
+        assert high < 1.05
+    assert errors_db[backend] == pytest.approx(errors_db["loopback"], abs=1.0)

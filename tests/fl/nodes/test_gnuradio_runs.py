@@ -4,9 +4,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from fl.experiment import run
 from fl.experiment.folder import RunFolder
@@ -14,7 +12,7 @@ from fl.experiment.runner import FINISHED
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.ledger import read_ledger
 from hardware.lab import find_lab
-from tests.fl.nodes.small_runs import PLUTO_UPLINKS, before, error_db, pluto_run, rows_of
+from tests.fl.nodes.small_runs import PLUTO_UPLINKS, assert_like_the_loopback, before, pluto_run, rows_of
 from tests.gnuradio_needed import needs_gnuradio
 from tests.hardware.flowgraph_labs import process_of
 
@@ -32,27 +30,7 @@ def lab_file(tmp_path: Path) -> str:
 
 
 def test_the_same_run_as_over_the_loopback(tmp_path: Path, lab_file: str) -> None:
-    """Same lab, same fading: the error of the aggregates within 1 dB, the noise within its interval.
-
-    The jammer's noise comes from the system and differs from run to run: the power over three uplinks scatters by
-    0.16 dB, so that 1 dB is six times that, and refuses a wrong scale.
-    """
-    blocks, bins = 64, 192
-    sections = pluto_run(lab_file, radio={"quiet_samples": blocks * 256})
-    errors_db: dict[str, float] = {}
-    for backend in ("gnuradio", "loopback"):
-        result = run({**sections, "radio": {**sections["radio"], "backend": backend}}, tmp_path / backend)
-        assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
-        folder = RunFolder(tmp_path / backend)
-        errors_db[backend] = error_db(tmp_path / backend)
-        truth = find_lab(lab_file).medium.noise_var_complex / 2
-        low, high = chi2.ppf([1e-7, 1 - 1e-7], 2 * blocks * bins) / (2 * blocks * bins)
-        for uplink in range(1, PLUTO_UPLINKS + 1):
-            with np.load(folder.snapshot_path(uplink)) as snapshot:
-                measured = float(np.mean(snapshot["noise_var_real_per_bin"]))
-            assert low * truth < measured < high * truth
-        assert high < 1.05
-    assert errors_db["gnuradio"] == pytest.approx(errors_db["loopback"], abs=1.0)
+    assert_like_the_loopback(lab_file, "gnuradio", find_lab(lab_file).medium.noise_var_complex / 2, tmp_path)
 
 
 def to_flowgraph(name: str, number: signal.Signals) -> Callable[[RadioUplink], None]:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
 from fl.experiment import run
 from fl.experiment.folder import RunFolder
@@ -16,7 +15,7 @@ from hardware.errors import LateError
 from hardware.lab import find_lab
 from hardware.loopback import LoopbackRadio
 from hardware.pluto import PlutoRadio
-from tests.fl.nodes.small_runs import PLUTO_UPLINKS, before, error_db, ledger_rows, pluto_run, rows_of
+from tests.fl.nodes.small_runs import PLUTO_UPLINKS, assert_like_the_loopback, before, ledger_rows, pluto_run, rows_of
 from tests.hardware.plutos import Bench
 
 pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting", "one_thread")
@@ -31,29 +30,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def test_the_same_run_as_over_the_loopback(tmp_path: Path) -> None:
-    """Same lab, same fading: the error of the aggregates within 1 dB, the noise within its interval.
-
-    The jammer's noise comes from the system and differs from run to run: the power over three uplinks scatters by
-    0.16 dB, so that 1 dB is six times that, and refuses a wrong scale.
-    """
-    blocks, bins = 64, 192
-    radio = {"quiet_samples": blocks * 256}
-    sections = pluto_run("pluto-virtual", radio=radio)
-    errors_db: dict[str, float] = {}
-    for backend in ("pluto-virtual", "loopback"):
-        result = run({**sections, "radio": {**sections["radio"], "backend": backend}}, tmp_path / backend)
-        assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
-        folder = RunFolder(tmp_path / backend)
-        errors_db[backend] = error_db(tmp_path / backend)
-        # The whole [medium] section's noise, and the converter's steps of 1/2047.
-        truth = find_lab("pluto-virtual").medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12
-        low, high = chi2.ppf([1e-7, 1 - 1e-7], 2 * blocks * bins) / (2 * blocks * bins)
-        for uplink in range(1, PLUTO_UPLINKS + 1):
-            with np.load(folder.snapshot_path(uplink)) as snapshot:
-                measured = float(np.mean(snapshot["noise_var_real_per_bin"]))
-            assert low * truth < measured < high * truth
-        assert high < 1.05
-    assert errors_db["pluto-virtual"] == pytest.approx(errors_db["loopback"], abs=1.0)
+    # The whole [medium] section's noise, and the converter's steps of 1/2047.
+    noise_var_real = find_lab("pluto-virtual").medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12
+    assert_like_the_loopback("pluto-virtual", "pluto-virtual", noise_var_real, tmp_path)
 
 
 def drop(radio: str, direction: str) -> Callable[[RadioUplink], None]:
