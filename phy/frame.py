@@ -1,10 +1,12 @@
 """Where things stand in a transmission, in samples from the frame's first one.
 
     SoundingFrame   | preamble | sounding symbols |
-    PayloadFrame    | quiet | payload symbols | quiet |
+    PayloadFrame    | quiet | margin | payload symbols | margin | quiet |
 
 A sounding frame is sent by one transmitter alone and can be found by its preamble. Payload frames are sent by all at
-once, at a time that was agreed on; nobody sends in the quiet zones, which absorb timing errors and show the noise.
+once, at a time that was agreed on. Nobody sends in the quiet zones, which absorb timing errors and show the receiver's
+noise. A jammer sends from the first margin's begin to the last one's end; in a margin's middle it is alone, and shows
+the noise that protects the payload. Next to the payload are the tails of filters.
 """
 
 from dataclasses import dataclass
@@ -47,36 +49,62 @@ class SoundingFrame:
 
 @dataclass(frozen=True)
 class PayloadFrame:
-    """`symbols` OFDM symbols of payload between two zones of `quiet_samples` in which nobody sends."""
+    """`symbols` OFDM symbols of payload between two margins and two quiet zones.
+
+    tail_samples: by which filters reach out of what they filter, at either end of a margin.
+    """
 
     numerology: Numerology
     symbols: int
     quiet_samples: int
+    margin_samples: int = 0
+    tail_samples: int = 0
 
     def __post_init__(self) -> None:
         _require_symbols(self.symbols)
         if self.quiet_samples < 0:
             raise SignalError("quiet_samples", self.quiet_samples, "an integer >= 0", "Use a few symbols.")
+        if not 0 <= 2 * self.tail_samples <= self.margin_samples:
+            raise SignalError(
+                "tail_samples", self.tail_samples, "0 to half of margin_samples", "Leave room between two tails."
+            )
 
     @property
     def leading_quiet_slice(self) -> slice:
-        """Samples before the payload."""
+        """Samples before anybody sends."""
         return slice(0, self.quiet_samples)
+
+    @property
+    def leading_margin_slice(self) -> slice:
+        """Samples before the payload in which a jammer is alone, and its own filter has settled."""
+        return slice(self.quiet_samples + self.tail_samples, self.payload_slice.start - self.tail_samples)
+
+    @property
+    def jamming_slice(self) -> slice:
+        """Samples in which a jammer sends."""
+        return slice(self.quiet_samples, self.length - self.quiet_samples)
 
     @property
     def payload_slice(self) -> slice:
         """Samples of the payload, as `phy.modem.demodulate` takes them."""
-        return slice(self.quiet_samples, self.length - self.quiet_samples)
+        edge = self.quiet_samples + self.margin_samples
+        return slice(edge, self.length - edge)
+
+    @property
+    def trailing_margin_slice(self) -> slice:
+        """Samples after the payload in which a jammer is alone, and its own filter has settled."""
+        return slice(self.payload_slice.stop + self.tail_samples, self.length - self.quiet_samples - self.tail_samples)
 
     @property
     def trailing_quiet_slice(self) -> slice:
-        """Samples after the payload."""
+        """Samples after everybody has sent."""
         return slice(self.length - self.quiet_samples, self.length)
 
     @property
     def length(self) -> int:
         """Samples of the whole frame."""
-        return 2 * self.quiet_samples + self.symbols * self.numerology.symbol_samples
+        around = 2 * (self.quiet_samples + self.margin_samples)
+        return around + self.symbols * self.numerology.symbol_samples
 
 
 def sounding_cells(numerology: Numerology, symbols: int) -> NDArray[np.complex64]:

@@ -1,6 +1,10 @@
 """Decibels, and the factor of two between the noise of a complex cell and of the two coordinates it carries."""
 
 import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def db_to_power_ratio(value_db: float) -> float:
@@ -13,9 +17,21 @@ def db_to_amplitude_ratio(value_db: float) -> float:
     return float(10.0 ** (value_db / 20.0))
 
 
-def power_ratio_to_db(ratio: float) -> float:
-    """10 log10(x); minus infinity for zero."""
-    return 10.0 * math.log10(ratio) if ratio > 0 else -math.inf
+def power_ratio_to_db(ratio: float, floor_db: float = -math.inf) -> float:
+    """10 log10(x), never below `floor_db`, which zero has."""
+    return max(10.0 * math.log10(ratio), floor_db) if ratio > 0 else floor_db
+
+
+def power_ratios_to_db(ratios: NDArray[Any], floor_db: float = -math.inf) -> NDArray[np.float64]:
+    """`power_ratio_to_db` of each; NaN stays NaN."""
+    with np.errstate(divide="ignore"):
+        levels_db = 10.0 * np.log10(np.maximum(np.asarray(ratios, dtype=np.float64), 0.0))
+    return np.asarray(np.maximum(levels_db, floor_db))
+
+
+def amplitude_ratio_to_db(ratio: float, floor_db: float = -math.inf) -> float:
+    """20 log10(x), never below `floor_db`, which zero has."""
+    return max(20.0 * math.log10(ratio), floor_db) if ratio > 0 else floor_db
 
 
 def noise_var_real_from_complex(noise_var_complex: float) -> float:
