@@ -9,8 +9,10 @@ Conventions of this package:
 * Gains in settings are decibels of amplitude ratio (20 log10). A transmitter at 0 dB sends full scale as 1.0, and the
   noise at a receiver's input (`noise_var_complex`, E|z|^2 per sample) has the same unit.
 * Settings are written, read back and compared; a lab's limits are checked before anything is written.
-* `errors` has everything that can go wrong; all of it derives from `phy.errors.AirdpError`.
+* `radio.errors` has everything that can go wrong; all of it derives from `phy.errors.AirdpError`.
 
-`radio` is the contract of every backend, `loopback` the backend on the simulated air of `medium`, `pluto_lab` that of
-ADALM-Plutos and `pluto_virtual` that of emulated ones, `lab` the file that says which radios there are.
+Rooms, the lower ones first: `foundation`; `radio`, the contract of every radio; `lab`, which radios there are and the
+registry of backends; `air`, the simulated one, `counted`, radios without timestamps, and `recording`, what a radio
+received; then a room for each backend, which is one registration (`lab.registry`); `virtual`, devices that real drivers
+take for hardware.
 """

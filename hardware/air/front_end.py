@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError
+from hardware.radio.errors import HardwareError
 from phy.impairments import dc_offset, iq_imbalance, quantise, soft_limit
 from phy.units import db_to_amplitude_ratio
 
@@ -44,6 +44,11 @@ class FrontEnd:
         # The functions themselves know which of the other values are possible.
         self.send(np.zeros(1, np.complex64), 0.0)
         self.receive(np.zeros(1, np.complex64), 0.0)
+
+    @property
+    def tx_step(self) -> float | None:
+        """Distance of two levels of the transmit converter, full scale being 1; None where it is ideal."""
+        return None if self.dac_bits is None else 1.0 / (2.0 ** (self.dac_bits - 1) - 1.0)
 
     def send(self, samples: NDArray[np.complex64], tx_gain_db: float) -> tuple[NDArray[np.complex64], float]:
         """DAC, mixer, gain, amplifier. Returns (samples, scale): what leaves is their product.

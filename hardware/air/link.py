@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError
+from hardware.radio.errors import HardwareError
 from phy.fading import rayleigh_gains
 from phy.units import db_to_power_ratio
 

@@ -14,17 +14,17 @@ With free-running clocks x is also resampled. The clock is virtual: it moves whe
 import cmath
 import math
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import caxpy
 
-from hardware.errors import HardwareError, LateError, RxOverflowError
-from hardware.front_end import FrontEnd
-from hardware.link import Link
-from hardware.settings import RadioSettings
-from hardware.streams import Oscillator, Purpose, Streams, ThermalNoise
+from hardware.air.front_end import FrontEnd
+from hardware.air.link import Link
+from hardware.air.noise import Oscillator, Purpose, Randomness, ThermalNoise
+from hardware.lab.clock import ClockMode
+from hardware.radio.errors import HardwareError, LateError, RxOverflowError
+from hardware.radio.settings import RadioSettings
 from phy.impairments import fractional_delay, resample_clock, rotate
 
 # What a receiver will hear is kept in pages of this many samples, made when the first burst touches them. OpenBLAS
@@ -32,13 +32,6 @@ from phy.impairments import fractional_delay, resample_clock, rotate
 _PAGE = 8192
 # Rounding of a counter that went through the clock of another radio; enough for 10^12 samples.
 _COUNTER_SLACK = 1e-3
-
-
-class ClockMode(StrEnum):
-    """Whether radios share a reference."""
-
-    SHARED = "shared"
-    FREE_RUNNING = "free-running"
 
 
 @dataclass
@@ -78,7 +71,7 @@ class Medium:
             raise HardwareError(f"history_samples is {history_samples}: expected at least 1")
         self.sample_rate_hz = sample_rate_hz
         self.clock_mode = clock_mode
-        self._streams = Streams(seed)
+        self._randomness = Randomness(seed)
         self._default_link = default_link or Link()
         self._history = history_samples
         self._links: dict[tuple[str, str], Link] = {}
@@ -94,9 +87,11 @@ class Medium:
             raise HardwareError(f"there are two radios '{name}': names must differ")
         front_end = front_end or FrontEnd()
         std = front_end.phase_noise_rad_per_sqrt_sample
-        oscillator = Oscillator(self._streams, name, std) if std else None
+        oscillator = Oscillator(self._randomness, name, std) if std else None
         ratio = 1.0 if self.clock_mode is ClockMode.SHARED else 1.0 + front_end.clock_ppm * 1e-6
-        noise = ThermalNoise(self._streams, name, front_end.noise_var_complex) if front_end.noise_var_complex else None
+        noise = (
+            ThermalNoise(self._randomness, name, front_end.noise_var_complex) if front_end.noise_var_complex else None
+        )
         self._stations[name] = _Station(name, front_end, oscillator, noise, receives, ratio)
 
     def set_link(self, sender: str, receiver: str, link: Link) -> None:
@@ -111,6 +106,10 @@ class Medium:
             station.receives = receives
             station.pages.clear()
             station.kept_from = max(station.kept_from, self._counter(station))
+
+    def front_end(self, name: str) -> FrontEnd:
+        """The circuits of a radio."""
+        return self._station(name).front_end
 
     def clock_ratio(self, name: str) -> float:
         """Samples of the radio per sample of an exact clock."""
@@ -132,7 +131,7 @@ class Medium:
         """The true taps (L,) of a link in the current block, gains of the radios not included."""
         key = (self._station(sender).name, self._station(receiver).name)
         if key not in self._taps:
-            rng = self._streams.generator(Purpose.FADING, *key, self._block)
+            rng = self._randomness.generator(Purpose.FADING, *key, self._block)
             self._taps[key] = self.link(*key).fading.taps(self._block, rng)
         return self._taps[key]
 

@@ -5,7 +5,6 @@ cut, whoever captures first, and however many radios there are. Noise that prote
 come from a seed.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,7 +12,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError
+from hardware.foundation.random_streams import keyed_generator
+from hardware.radio.errors import HardwareError
 from phy.fading import circular_noise
 from phy.impairments import phase_noise
 from phy.units import noise_var_real_from_complex
@@ -23,7 +23,7 @@ _BLOCK = 16384
 
 
 class Purpose(IntEnum):
-    """What a stream is for. The numbers are part of what makes a run reproducible: append, never renumber."""
+    """What is drawn. The numbers are part of what makes a run reproducible: append, never renumber."""
 
     NOISE = 0
     FADING = 1
@@ -33,7 +33,7 @@ class Purpose(IntEnum):
 
 
 @dataclass(frozen=True)
-class Streams:
+class Randomness:
     """All randomness of one simulated lab."""
 
     seed: int
@@ -44,35 +44,29 @@ class Streams:
             raise HardwareError(f"the seed is {self.seed}: expected a whole number >= 0")
 
     def generator(self, purpose: Purpose, *keys: str | int) -> np.random.Generator:
-        """Generator for radios (by name) and numbers (of blocks). SFC64: the fastest of NumPy's for Gaussians."""
-        numbers = (key if isinstance(key, int) else _number(key) for key in keys)
-        return np.random.Generator(
-            np.random.SFC64(np.random.SeedSequence(self.seed, spawn_key=(int(purpose), *numbers)))
-        )
-
-    def add_noise(
-        self, samples: NDArray[np.complex64], receiver: str, start_sample: int, noise_var_complex: float
-    ) -> None:
-        """Add circular Gaussian noise of variance E|z|^2 = noise_var_complex to samples (n,), in place."""
-        ThermalNoise(self, receiver, noise_var_complex).add(samples, start_sample)
+        """Generator for radios (by name) and numbers (of blocks)."""
+        return keyed_generator(self.seed, purpose, *keys)
 
 
 class ThermalNoise:
-    """Noise of one receiver as a function of the sample index; cheapest to ask for in order."""
+    """Noise of one receiver as a function of the sample index; cheapest to ask for in order.
 
-    def __init__(self, streams: Streams, receiver: str, noise_var_complex: float) -> None:
-        self._streams = streams
+    noise_var_complex: its variance E|z|^2.
+    """
+
+    def __init__(self, randomness: Randomness, receiver: str, noise_var_complex: float) -> None:
+        self._randomness = randomness
         self._receiver = receiver
         self._noise_var_real = noise_var_real_from_complex(noise_var_complex)
         self._block = -1
         self._drawn = 0
-        self._rng = streams.generator(Purpose.NOISE, receiver, 0)
+        self._rng = randomness.generator(Purpose.NOISE, receiver, 0)
 
     def add(self, samples: NDArray[np.complex64], start_sample: int) -> None:
         """Add it to samples (n,), in place."""
         for block, inside, place in _pieces(start_sample, samples.size):
             if block != self._block or inside.start < self._drawn:
-                self._rng = self._streams.generator(Purpose.NOISE, self._receiver, block)
+                self._rng = self._randomness.generator(Purpose.NOISE, self._receiver, block)
                 self._block, self._drawn = block, 0
             # A generator gives the same values however they are divided among calls.
             noise = circular_noise(inside.stop - self._drawn, self._noise_var_real, self._rng)
@@ -83,8 +77,8 @@ class ThermalNoise:
 class Oscillator:
     """Phase noise of one radio's oscillator as a function of the sample index: a Wiener process that starts at zero."""
 
-    def __init__(self, streams: Streams, radio: str, std_rad_per_sqrt_sample: float) -> None:
-        self._streams = streams
+    def __init__(self, randomness: Randomness, radio: str, std_rad_per_sqrt_sample: float) -> None:
+        self._randomness = randomness
         self._radio = radio
         self._std = std_rad_per_sqrt_sample
         # Phasor just before each block; one entry in _BLOCK samples.
@@ -101,11 +95,7 @@ class Oscillator:
         return phasors
 
     def _walk(self, block: int) -> NDArray[np.complex64]:
-        return phase_noise(_BLOCK, self._std, self._streams.generator(Purpose.PHASE_NOISE, self._radio, block))
-
-
-def _number(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+        return phase_noise(_BLOCK, self._std, self._randomness.generator(Purpose.PHASE_NOISE, self._radio, block))
 
 
 def _pieces(start_sample: int, count: int) -> Iterator[tuple[int, slice, slice]]:

@@ -1,31 +1,31 @@
 """The [medium] section of a lab file: what the simulated air and the simulated radios are like.
 
-Other backends ignore it, but a mistake in it is refused all the same.
+Every backend with a simulated air brings it.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from hardware.errors import HardwareError
-from hardware.front_end import FrontEnd
-from hardware.link import Link, RayleighFading, StaticFading, power_profile
-from hardware.sections import Section, as_tuple, choice, nearest
-from hardware.streams import Purpose, Streams
+from hardware.air.front_end import FrontEnd
+from hardware.air.link import Link, RayleighFading, StaticFading, power_profile
+from hardware.air.noise import Purpose, Randomness
+from hardware.foundation.sections import Finite, NotNegative, Section, as_tuple, choice, nearest
+from hardware.lab.model import Lab
+from hardware.lab.section import BackendSection
+from hardware.radio.errors import HardwareError
 from phy.errors import AirdpError
 
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-Pair = Annotated[tuple[float, float], BeforeValidator(as_tuple)]
+SECTION = "medium"
+"""Its name."""
 Tap = Annotated[tuple[int, float], BeforeValidator(as_tuple)]
 
 
 class FadingKind(StrEnum):
-    """How a link's gain behaves from block to block."""
+    """`static`: the same gain in every uplink; `rayleigh`: drawn anew for every uplink."""
 
     STATIC = "static"
     RAYLEIGH = "rayleigh"
@@ -39,6 +39,8 @@ class RadioMedium(Section):
 
     gain_db: Finite = 0.0
     """Mean power gain of the sender's links, over all taps."""
+    receive_gain_db: Finite = 0.0
+    """What links into this radio have besides: where its antenna is, for an observer nearer or further than the ps."""
     phase_rad: Finite = 0.0
     """Phase of a static link; Rayleigh links have random ones."""
     fading: Annotated[FadingKind, choice(FadingKind)] = FadingKind.STATIC
@@ -49,13 +51,21 @@ class RadioMedium(Section):
     clock_ppm: Finite | None = None
     """Not given: drawn within +-max_clock_ppm. On a shared clock it has no effect."""
     phase_noise_rad_per_sqrt_sample: NotNegative = 0.0
+    """Standard deviation of the oscillator's phase step per sample."""
     iq_image_db: Finite | None = None
+    """Power of the mirror image that I/Q imbalance makes, in both directions; not given: none."""
     dc_offset_dbfs: Finite | None = None
+    """Carrier leakage relative to full scale, in both directions; not given: none."""
     pa_saturation: Finite | None = None
+    """Largest amplitude that the amplifier gives, 1.0 being full scale at 0 dB; not given: a linear amplifier."""
     pa_smoothness: Finite = 2.0
+    """How sharply the amplifier goes into saturation (p of Rapp's model); larger is sharper."""
     dac_bits: int | None = None
+    """Resolution of the transmitter's converter; not given: an ideal one."""
     adc_bits: int | None = None
+    """Resolution of the receiver's converter; not given: an ideal one, without a limit."""
     noise_var_complex: NotNegative = 0.0
+    """Thermal noise E|z|^2 per sample at the receiver's input: twice the variance of a real coordinate."""
 
     @model_validator(mode="after")
     def _check_values(self) -> Self:
@@ -81,40 +91,51 @@ class RadioMedium(Section):
             noise_var_complex=self.noise_var_complex,
         )
 
-    def link(self, delay_samples: float) -> Link:
+    def link(self, delay_samples: float, receive_gain_db: float = 0.0) -> Link:
         """A link of the radio as a sender; `delay_samples` is used where none was given."""
         delay = delay_samples if self.delay_samples is None else self.delay_samples
-        powers = power_profile(self.taps, self.gain_db)
+        powers = power_profile(self.taps, self.gain_db + receive_gain_db)
         if self.fading is FadingKind.RAYLEIGH:
             return Link(RayleighFading(powers), delay)
         amplitudes = np.sqrt(powers) * np.exp(1j * self.phase_rad)
         return Link(StaticFading(tuple(amplitudes.tolist())), delay)
 
 
-class MediumSettings(RadioMedium):
-    """The whole section: values for all radios, and under `radio` those of single ones by name."""
+class MediumSettings(RadioMedium, BackendSection):
+    """[medium] Simulated air and radios: values for all radios, and under `[medium.radio.NAME]` those of one."""
 
     max_delay_samples: NotNegative = 0.0
+    """Delays that are not given are drawn up to this."""
     max_clock_ppm: Annotated[float, Field(ge=0, le=1000)] = 0.0
+    """Crystals that are not given are drawn within plus and minus this."""
     radio: dict[str, RadioMedium] = Field(default_factory=dict)
 
-    def check_names(self, known: list[str]) -> None:
-        """Raise `HardwareError` for values of a radio that is not among `known`."""
+    def check_radios(self, names: Sequence[str]) -> None:
+        """See `BackendSection.check_radios`."""
         for name in self.radio:
-            if name not in known:
-                hint = nearest(name, known) or f"; there are {', '.join(known)}"
+            if name not in names:
+                hint = nearest(name, names) or f"; there are {', '.join(names)}"
                 raise HardwareError(f"medium.radio.{name}: the lab has no such radio{hint}")
 
-    def front_end_of(self, name: str, streams: Streams) -> FrontEnd:
+    def front_end_of(self, name: str, randomness: Randomness) -> FrontEnd:
         """Circuits of the radio `name`, its crystal drawn from its own stream where none was given."""
-        drawn = float(streams.generator(Purpose.CRYSTAL, name).uniform(-1.0, 1.0)) * self.max_clock_ppm
+        drawn = float(randomness.generator(Purpose.CRYSTAL, name).uniform(-1.0, 1.0)) * self.max_clock_ppm
         return self._of(name).front_end(drawn)
 
-    def link_of(self, sender: str, streams: Streams) -> Link:
-        """Link of the radio `sender`, its delay drawn from its own stream where none was given."""
-        drawn = float(streams.generator(Purpose.DELAY, sender).uniform(0.0, 1.0)) * self.max_delay_samples
-        return self._of(sender).link(drawn)
+    def link_of(self, sender: str, randomness: Randomness, receiver: str | None = None) -> Link:
+        """Link of the radio `sender`, its delay drawn from its own stream where none was given.
+
+        receiver: whose `receive_gain_db` is added; None: nobody's.
+        """
+        drawn = float(randomness.generator(Purpose.DELAY, sender).uniform(0.0, 1.0)) * self.max_delay_samples
+        gain_db = 0.0 if receiver is None else self._of(receiver).receive_gain_db
+        return self._of(sender).link(drawn, gain_db)
 
     def _of(self, name: str) -> RadioMedium:
         own = self.radio.get(name)
         return self if own is None else self.model_copy(update={key: getattr(own, key) for key in own.model_fields_set})
+
+
+def medium_of(lab: Lab) -> MediumSettings:
+    """The section of a lab."""
+    return lab.section(SECTION, MediumSettings)

@@ -1,16 +1,14 @@
-"""A lab of radios that count by themselves: closed together, given one count of samples."""
+"""A lab of radios that count by themselves is given one count of samples."""
 
-import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
+import time
+from collections.abc import Mapping, Sequence
 
-from hardware.alignment import ARRIVAL_SAMPLES, alignment_burst, find_burst
-from hardware.counted_radio import CountedRadio
-from hardware.errors import CaptureError, HardwareError, LabFileError, RxOverflowError
-from hardware.lab import Lab, LabRadio, OpenLab, Role
-from hardware.medium import ClockMode
-from hardware.radio import Radio
+from hardware.counted.arrival import ARRIVAL_SAMPLES, alignment_burst, find_burst
+from hardware.counted.radio import CountedRadio
+from hardware.lab.clock import ClockMode
+from hardware.lab.model import Lab, LabRadio, Role
+from hardware.radio.contract import Radio
+from hardware.radio.errors import CaptureError, HardwareError, LabFileError, RxOverflowError
 
 LARGEST_DRIFT_SAMPLES = 32
 """By which free-running clocks may have drifted apart before they are aligned again."""
@@ -19,66 +17,58 @@ SHARED_CLOCK_PPM = 0.1
 _ATTEMPTS = 2
 # What a host, a bus and a network may add to the queues.
 _LATENCY_S = 0.25
-_LOG = logging.getLogger("airdp")
 
 
 def require_one_direction(lab: Lab, radio: LabRadio) -> None:
     """Raise `LabFileError` for a radio that is to send and to receive."""
     if radio.receives and radio.role is not Role.PS:
+        if radio.role is Role.OBSERVER:
+            raise LabFileError(
+                f"{lab.source}: '{radio.name}' is an observer: here the ps alone receives; use a simulated "
+                "lab, whose radios share a count"
+            )
         raise LabFileError(
             f"{lab.source}: '{radio.name}' has receives = true: here the ps alone receives, because a radio's two "
             "streams do not share a count"
         )
 
 
-def close_together(
-    radios: Mapping[str, Radio],
-) -> Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]:
-    """For `ExitStack.push`: closes all at once, so that one that does not answer keeps no other on the air.
-
-    Failures are raised, or told where something else went wrong before.
-    """
-
-    def close(radio: Radio) -> HardwareError | None:
-        try:
-            radio.close()
-        except HardwareError as error:
-            return error
-        return None
-
-    def leave(kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        left = [radio for radio in radios.values() if not radio.closed]
-        if not left:
-            return
-        with ThreadPoolExecutor(len(left)) as threads:
-            failures = [failure for failure in threads.map(close, left) if failure is not None]
-        if failures and error is None:
-            raise HardwareError("; ".join(map(str, failures)))
-        for failure in failures:
-            _LOG.error("%s", failure)
-
-    return leave
-
-
-def align(lab: OpenLab) -> tuple[str, ...]:
+def align(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:
     """Reach radios again that were lost, and align the transmitters that are not parked and do not count as the server.
 
-    Bursts that were to be sent are withdrawn where anything is aligned. Returns the names of the aligned ones.
+    Bursts that were placed before leave first, where anything is aligned. Returns the names of the aligned ones.
     """
-    counted = [radio for radio in lab.radios.values() if isinstance(radio, CountedRadio)]
+    counted = [radio for radio in radios.values() if isinstance(radio, CountedRadio)]
     server = next(radio for radio in counted if radio.receives)
     for radio in (server, *counted):
         radio.recover()
         radio.forget_losses()
-    shared = lab.lab.clock_mode is ClockMode.SHARED
+    shared = lab.clock_mode is ClockMode.SHARED
     stray = [radio for radio in counted if radio.transmits and not radio.parked and _astray(radio, server, shared)]
     if not stray:
         return ()
-    for radio in counted:
-        radio.withdraw()
+    _let_leave(counted, server)
     for radio in stray:
         _align_one(radio, server, shared)
     return tuple(radio.name for radio in stray)
+
+
+def _let_leave(radios: Sequence[CountedRadio], server: CountedRadio) -> None:
+    """Wait until no burst is on its way. None is called back: what clients have sent is still under a jammer's noise.
+
+    A stream that stands still is given up after the time-out; that it does so shows elsewhere.
+    """
+    rate_hz = server.settings.sample_rate_hz
+    for radio in radios:
+        left = radio.unsent_samples
+        deadline_s = time.monotonic() + left / rate_hz + radio.timeout_s
+        while left and time.monotonic() < deadline_s:
+            if radio.lockstep:
+                # Time moves only where somebody receives.
+                server.receive(min(left, server.queue_samples), server.now())
+            else:
+                time.sleep(left / rate_hz)
+            left = radio.unsent_samples
 
 
 def _astray(radio: CountedRadio, server: CountedRadio, shared: bool) -> bool:

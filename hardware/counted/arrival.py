@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.radio import Radio
+from hardware.radio.contract import Radio
 from phy.frame import SoundingFrame, sounding_samples
 from phy.numerology import Numerology
 from phy.preamble import preamble_length

@@ -1,7 +1,7 @@
 """Radios that count samples by themselves, each from a moment of its own on.
 
 Without timestamps there is nothing but the count: both streams are continuous, and what is lost breaks it, is found
-(`sample_stream`) and raised as a typed error. The relation between a transmitter's count and that of the parameter
+(`stream`) and raised as a typed error. The relation between a transmitter's count and that of the parameter
 server is measured over the air (`alignment`), after which all radios of a lab speak the server's.
 
 The server receives, all others transmit: two streams of one radio would not share a count. Parking keeps the transmit
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import AlignmentError, HardwareError
-from hardware.radio import Radio
-from hardware.rx_stream import RxStream
-from hardware.settings import Capabilities, Limits, RadioSettings
-from hardware.tx_stream import TxStream
+from hardware.counted.rx import RxStream
+from hardware.counted.tx import TxStream
+from hardware.radio.contract import Radio
+from hardware.radio.errors import AlignmentError, HardwareError
+from hardware.radio.settings import Capabilities, Limits, RadioSettings
 
 Epoch = tuple[int, int]
 """Of a stream's count: which stream it is, and how often it has lost samples. What was measured in another is void."""
@@ -128,6 +128,12 @@ class CountedRadio(Radio):
     ) -> None:
         """Take over the reference's count: it is `offset_samples` more than one's own. epochs: own and reference's."""
         self._alignment = _Alignment(reference, offset_samples, epochs, clock_ppm, reference.now())
+
+    @property
+    def unsent_samples(self) -> int:
+        """Until the last burst that was placed and not withdrawn has left for certain; 0 where it has."""
+        stream = self._tx
+        return 0 if stream is None or stream.failed else max(0, stream.unsent_samples(self.queue_samples))
 
     def withdraw(self) -> int:
         """See `Radio.withdraw`: what the radio itself has queued cannot be called back."""

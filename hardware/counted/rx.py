@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import LateError, RadioTimeoutError, RxOverflowError
-from hardware.sample_stream import Port, SampleStream
+from hardware.counted.stream import Port, SampleStream
+from hardware.radio.errors import LateError, RadioTimeoutError, RxOverflowError
 
 # The port's own time-out shall come first: it says more.
 _SLACK_S = 1.0

@@ -7,7 +7,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
-from hardware.errors import HardwareError
+from hardware.radio.errors import HardwareError
 
 _JOIN_S = 0.5
 _CANCELLED_JOIN_S = 5.0

@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from hardware.errors import LateError, TxUnderflowError
-from hardware.sample_stream import Port, SampleStream
+from hardware.counted.stream import Port, SampleStream
+from hardware.radio.errors import LateError, TxUnderflowError
 
 
 class TxPort(Port):
@@ -43,6 +43,7 @@ class TxStream(SampleStream):
         self._block = port.zeros.copy()
         # Nothing is placed where losses would not be seen.
         self._busy_until = self._watched_from = first_sample + (port.warm_up_blocks + 1) * self.block
+        self._last_end = first_sample
 
     def now(self) -> int:
         """The first sample that is neither handed over nor part of a burst."""
@@ -64,15 +65,20 @@ class TxStream(SampleStream):
                 )
             burst = _Burst(first if start is None else start, samples)
             self._bursts.append(burst)
-            self._busy_until = burst.end
+            self._busy_until = self._last_end = burst.end
             return burst.start
+
+    def unsent_samples(self, queue_samples: int) -> int:
+        """How far the count must go until all that was placed has left. queue_samples: held after this stream."""
+        with self._changed:
+            return self._last_end + queue_samples - self._count
 
     def clear(self) -> int:
         """Forget all bursts, the rest of one that has begun included; returns how many."""
         with self._changed:
             count = len(self._bursts)
             self._bursts.clear()
-            self._busy_until = self._watched_from
+            self._busy_until, self._last_end = self._watched_from, min(self._last_end, self._count)
             return count
 
     def check(self) -> None:

@@ -7,7 +7,7 @@ _DRIFT = 2e-4
 _HOST_SLACK_S = 0.05
 
 
-class StreamClock:
+class Watchdog:
     """Finds lost samples that no status register tells of.
 
     A reader may be late by what queues hold, and catches up; samples that were lost never come. So the count may fall

@@ -7,9 +7,9 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 
 class Section(BaseModel):
@@ -43,27 +43,39 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def explain(error: ValidationError, model: type[BaseModel], data: Mapping[str, Any]) -> str:
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Pair = Annotated[tuple[float, float], BeforeValidator(as_tuple)]
+
+
+def explain(error: ValidationError, model: type[BaseModel] | None, data: Any, most: int | None = None) -> str:
     """Every problem in one line. `data` is what was validated: an entry of a list is called by its `name`.
 
-    A key that takes one of several types has a problem for each; they are joined into one.
+    A key that takes one of several types has a problem for each; they are joined into one. model: for what is valid in
+    place of an unknown key; None says nothing about that. most: keys to name, of more only the number is given.
     """
     messages: dict[str, list[str]] = {}
     for problem in error.errors():
         key, message = _explain(problem, model, data)
         messages.setdefault(key, []).append(message)
-    return "; ".join(f"{key}: {' or '.join(said)}" if key else " or ".join(said) for key, said in messages.items())
+    lines = [f"{key}: {' or '.join(said)}" if key else " or ".join(said) for key, said in messages.items()]
+    if most is not None and len(lines) > most:
+        lines[most:] = [f"and {len(lines) - most} more"]
+    return "; ".join(lines)
 
 
-def _explain(problem: Mapping[str, Any], model: type[BaseModel], data: Mapping[str, Any]) -> tuple[str, str]:
+def _explain(problem: Mapping[str, Any], model: type[BaseModel] | None, data: Any) -> tuple[str, str]:
     """The key, empty where the message names it, and the message."""
     place = problem["loc"]
-    if problem["type"] == "extra_forbidden":
-        fields = _fields(model, [str(part) for part in place[:-1]])
-        hint = nearest(str(place[-1]), fields) or f"; valid here: {', '.join(fields)}"
+    # The second is what a dataclass calls it.
+    if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
+        fields = [] if model is None else _fields(model, [str(part) for part in place[:-1]])
+        hint = nearest(str(place[-1]), fields) or (f"; valid here: {', '.join(fields)}" if fields else "")
         return "", f"unknown key '{_key(place, data)}'{hint}"
     if problem["type"] == "missing":
-        return "", f"key '{_key(place[:-1], data, str(place[-1]))}' is missing"
+        last = place[-1] + 1 if isinstance(place[-1], int) else place[-1]
+        return "", f"key '{_key(place[:-1], data, str(last))}' is missing"
     message = problem["msg"].removeprefix("Value error, ")
     given = problem.get("input")
     plain = isinstance(given, str | int | float) and not (isinstance(given, float) and math.isnan(given))

@@ -4,18 +4,8 @@ import http.client
 import threading
 import xmlrpc.client
 
-from hardware.errors import HardwareError, RadioTimeoutError
-
-
-class _Transport(xmlrpc.client.Transport):
-    def __init__(self, timeout_s: float) -> None:
-        super().__init__()
-        self._timeout_s = timeout_s
-
-    def make_connection(self, host: "tuple[str, dict[str, str]] | str") -> http.client.HTTPConnection:
-        connection = super().make_connection(host)
-        connection.timeout = self._timeout_s
-        return connection
+from flowgraphs.control import control_proxy
+from hardware.radio.errors import HardwareError, RadioTimeoutError
 
 
 class FlowgraphControl:
@@ -24,7 +14,7 @@ class FlowgraphControl:
     def __init__(self, name: str, url: str, timeout_s: float) -> None:
         self.name, self.broken, self._timeout_s = name, "", timeout_s
         self._lock = threading.Lock()
-        self._proxy = xmlrpc.client.ServerProxy(url, transport=_Transport(timeout_s), allow_none=True)
+        self._proxy = control_proxy(url, timeout_s)
 
     def set(self, parameter: str, value: float | str) -> None:
         """Change a parameter while the flowgraph runs."""

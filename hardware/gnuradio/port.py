@@ -14,12 +14,12 @@ import numpy as np
 import zmq
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError, RadioTimeoutError
-from hardware.gnuradio_wire import decode, encode
-from hardware.rx_stream import RxPort
-from hardware.sample_stream import Port
-from hardware.stream_clock import StreamClock
-from hardware.tx_stream import TxPort
+from hardware.counted.rx import RxPort
+from hardware.counted.stream import Port
+from hardware.counted.tx import TxPort
+from hardware.counted.watchdog import Watchdog
+from hardware.gnuradio.wire import decode, encode
+from hardware.radio.errors import HardwareError, RadioTimeoutError
 
 BURST_TAG = "burst_start"
 """Of the first sample of a burst, with that sample's number as its value."""
@@ -68,7 +68,7 @@ class _SocketPort(Port):
     ) -> None:
         super().__init__(name, block_samples, lockstep=demand is not None, warm_up_blocks=0)
         self._socket, self._timeout_s, self._demand, self._ended = socket, timeout_s, demand, ended
-        self._clock = StreamClock(rate_hz, queue_samples) if demand is None else None
+        self._watchdog = Watchdog(rate_hz, queue_samples) if demand is None else None
         self._moved_samples = 0
 
     @property
@@ -78,7 +78,7 @@ class _SocketPort(Port):
 
     def watch(self) -> str:
         """See `Port.watch`."""
-        missing = 0 if self._clock is None else self._clock.missing(self._moved_samples, time.monotonic())
+        missing = 0 if self._watchdog is None else self._watchdog.missing(self._moved_samples, time.monotonic())
         return f"its count is {missing} samples behind the clock" if missing else ""
 
     def cancel(self) -> None:

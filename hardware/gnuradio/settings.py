@@ -6,8 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hardware.sections import Section, choice
-from hardware.settings import AD936X
+from hardware.foundation.sections import choice
+from hardware.lab.model import Lab
+from hardware.lab.section import BackendSection
+from hardware.radio.ad936x import AD936X
+
+SECTION = "gnuradio"
+"""Its name."""
 
 
 class Device(StrEnum):
@@ -19,22 +24,44 @@ class Device(StrEnum):
     UHD = "uhd"
 
 
-_B200 = replace(AD936X, sample_rate_hz=(200e3, 61.44e6), tx_gain_db=(0.0, 89.75), rx_gain_db=(0.0, 76.0))
+_B200 = replace(
+    AD936X,
+    sample_rate_hz=(200e3, 61.44e6),
+    tx_gain_db=(0.0, 89.75),
+    rx_gain_db=(0.0, 76.0),
+    gain_scale="0 dB is the lowest power, 89.75 dB the highest",
+)
 CAPABILITIES = {Device.ZEROMQ: AD936X, Device.PLUTO: AD936X, Device.UHD: _B200}
 """A B200 has an AD936x too, but UHD counts its gains from the other end. Other USRPs: as far as they do the same."""
+TX_STEPS: dict[Device, float | None] = {Device.ZEROMQ: None, Device.PLUTO: 2.0**-11, Device.UHD: 16.0 / 32767.0}
+"""Of the transmit converter: 12 bits, of a full scale that gr-iio takes for 2^15 and UHD for 2^15 - 1. Converters of
+more bits take the same values as they are."""
 
 
-class GnuRadioSettings(Section):
-    """Other backends ignore it, but a mistake in it is refused all the same."""
+class GnuRadioSettings(BackendSection):
+    """[gnuradio] What the flowgraphs send and receive through, and how their streams are cut."""
 
     device: Annotated[Device, choice(Device)] = Device.ZEROMQ
+    """`zeromq`: the flowgraph `air`, whose time stands still while nobody receives; `pluto`: gr-iio; `uhd`: gr-uhd."""
     buffer_samples: Annotated[int, Field(ge=256, le=1 << 20)] = 8192
-    """Of one message to a flowgraph."""
+    """Samples of one message to a flowgraph."""
     margin_samples: Annotated[int, Field(ge=1024, le=1 << 20)] = 4096
     """How far simulated time may run ahead of what is received: more than all flowgraphs together hold back."""
     lead_s: Annotated[float, Field(ge=0, le=10)] = 0.5
     """With a device, from a decision to the first sample of the burst it leads to."""
     history_s: Annotated[float, Field(gt=0, le=60)] = 1.0
     """How long received samples are kept for somebody to take them."""
+    tx_image_db: Annotated[float, Field(lt=0)] = -40.0
+    """With a device, power of the mirror image that a transmitter makes at most. Clients are charged for it."""
     monitor: str = ""
     """Where the server's flowgraph publishes what it receives, for ps_monitor; "tcp://127.0.0.1:5702" for instance."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the air is a flowgraph too."""
+        return self.device is Device.ZEROMQ
+
+
+def gnuradio_of(lab: Lab) -> GnuRadioSettings:
+    """The section of a lab."""
+    return lab.section(SECTION, GnuRadioSettings)

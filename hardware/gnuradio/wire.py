@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError
+from hardware.radio.errors import HardwareError
 
 MAGIC = 0x5FF0
 VERSION = 1

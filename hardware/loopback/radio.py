@@ -1,19 +1,17 @@
-"""Radios on the simulated air: the backend that needs no hardware."""
+"""Radios in the simulated air of this process."""
 
 from collections import deque
-from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError
-from hardware.lab import Backend, Lab
-from hardware.medium import Medium
-from hardware.radio import Radio
-from hardware.settings import AD936X, Limits, RadioSettings
-from hardware.streams import Streams
+from hardware.air.medium import Medium
+from hardware.radio.ad936x import AD936X
+from hardware.radio.contract import Radio
+from hardware.radio.errors import HardwareError
+from hardware.radio.settings import Limits, RadioSettings
 
 
 class LoopbackRadio(Radio):
@@ -36,6 +34,16 @@ class LoopbackRadio(Radio):
     def now(self) -> int:
         """See `Medium.now`."""
         return self._medium.now(self.name)
+
+    @property
+    def tx_step(self) -> float | None:
+        """See `Radio.tx_step`."""
+        return self._medium.front_end(self.name).tx_step
+
+    @property
+    def tx_image_db(self) -> float | None:
+        """See `Radio.tx_image_db`."""
+        return self._medium.front_end(self.name).iq_image_db
 
     def _write(self, settings: RadioSettings) -> None:
         self._medium.tune(
@@ -70,34 +78,17 @@ class LoopbackRadio(Radio):
             raise self._faults[call].popleft()
 
 
+@dataclass(frozen=True)
+class MediumTime:
+    """The virtual clock of a `Medium`, in the count of one of its radios."""
+
+    medium: Medium
+    radio: str
+
+    def advance(self, sample: int) -> None:
+        """See `Medium.advance`."""
+        self.medium.advance(self.radio, sample)
+
+
 def _to_step(gain_db: float, step_db: float) -> float:
     return round(gain_db / step_db) * step_db
-
-
-def build_medium(lab: Lab, seed: int) -> Medium:
-    """The air that a lab's [medium] section describes, with all of its radios in it.
-
-    What is given as a largest value (delays, crystals) is drawn for each radio from the seed and the radio's name.
-    """
-    medium = Medium(lab.sample_rate_hz, seed, clock_mode=lab.clock_mode)
-    streams = Streams(seed)
-    for radio in lab.radios:
-        medium.add_radio(radio.name, lab.medium.front_end_of(radio.name, streams), receives=radio.receives)
-    for sender in lab.radios:
-        link = lab.medium.link_of(sender.name, streams)
-        for receiver in lab.radios:
-            if receiver.receives and receiver is not sender:
-                medium.set_link(sender.name, receiver.name, link)
-    return medium
-
-
-def _connect(lab: Lab, seed: int, stack: ExitStack) -> tuple[dict[str, Radio], Medium]:
-    medium = build_medium(lab, seed)
-    radios: dict[str, Radio] = {
-        radio.name: stack.enter_context(LoopbackRadio(radio.name, medium, lab.limits, lab.timeout_s))
-        for radio in lab.radios
-    }
-    return radios, medium
-
-
-BACKEND = Backend(AD936X, _connect)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hardware.errors import HardwareError, RadioTimeoutError
+from hardware.radio.errors import HardwareError, RadioTimeoutError
 
 PHY, RX_CORE, TX_CORE = "ad9361-phy", "cf-ad9361-lpc", "cf-ad9361-dds-core-lpc"
 VIRTUAL = "airdp,virtual"

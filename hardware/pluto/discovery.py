@@ -1,50 +1,36 @@
 """Which Plutos there are, and what one says about itself. Nothing is set and nothing is sent.
 
 Looking for radios is done by a process of its own: libiio writes to standard error when there is no Avahi, and a name
-that cannot be resolved may take long. `python -m hardware.pluto_discovery` prints one address a line.
+that cannot be resolved may take long. `python -m hardware.pluto.discovery` prints one address a line.
 """
 
-import os
 import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from ctypes import POINTER, byref
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from hardware.errors import HardwareError
-from hardware.pluto import capabilities_of
-from hardware.pluto_context import PlutoContext, libraries
-from hardware.settings import Capabilities
+from hardware.foundation.child_processes import child_environment
+from hardware.lab.discovery import RadioInfo
+from hardware.pluto.context import PlutoContext, libraries
+from hardware.pluto.radio import capabilities_of
+from hardware.pluto.settings import IIOD_PORT
+from hardware.radio.errors import HardwareError
 
 DEFAULT_HOSTS = ("192.168.2.1", "pluto.local")
-IIOD_PORT = 30431
 _SCAN_S = 10.0
 _PROBE_S = 1.0
 
 
-@dataclass(frozen=True)
-class PlutoInfo:
-    """What a radio says. uris: all addresses under which it was found. virtual: how an emulated one keeps time."""
-
-    uris: tuple[str, ...]
-    serial: str
-    model: str
-    firmware: str
-    virtual: str
-    temperature_c: float
-    capabilities: Capabilities
-
-
-def describe(uri: str, timeout_s: float = 5.0) -> PlutoInfo:
+def describe(uri: str, timeout_s: float = 5.0) -> RadioInfo:
     """Ask the Pluto at an address; `HardwareError` where there is none."""
     context = PlutoContext("the radio", uri, timeout_s)
     try:
         said = context.attributes
-        return PlutoInfo(
+        return RadioInfo(
             uris=(uri,),
             serial=said.get("hw_serial", ""),
             model=said.get("hw_model", ""),
@@ -57,13 +43,13 @@ def describe(uri: str, timeout_s: float = 5.0) -> PlutoInfo:
         context.destroy()
 
 
-def find_plutos() -> tuple[list[PlutoInfo], list[str]]:
+def find_plutos() -> tuple[list[RadioInfo], list[str]]:
     """All that can be found on USB and under a Pluto's default addresses, and what is wrong with those that fail.
 
     One that is reachable in several ways is listed once.
     """
     libraries()
-    by_serial: dict[str, PlutoInfo] = {}
+    by_serial: dict[str, RadioInfo] = {}
     problems = []
     for uri in _addresses():
         try:
@@ -78,15 +64,13 @@ def find_plutos() -> tuple[list[PlutoInfo], list[str]]:
 
 
 def _addresses() -> list[str]:
-    above = str(Path(__file__).resolve().parents[1])
-    path = os.pathsep.join([above, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "hardware.pluto_discovery"],
+            [sys.executable, "-m", "hardware.pluto.discovery"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=_SCAN_S,
-            env={**os.environ, "PYTHONPATH": path},
+            env=child_environment(),
             check=False,
         )
         said = done.stdout

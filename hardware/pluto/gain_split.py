@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from hardware.errors import HardwareError
+from hardware.radio.errors import HardwareError
 from phy.units import db_to_amplitude_ratio
 
 # Of a step: so that -10.000000001 dB, which is -10 dB after arithmetic, needs no digital scale.

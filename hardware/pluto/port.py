@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError
-from hardware.pluto_context import RX_OVERFLOW, TX_UNDERFLOW, PlutoContext
-from hardware.pluto_settings import PlutoSettings
-from hardware.rx_stream import RxPort
-from hardware.sample_stream import Port
-from hardware.stream_clock import StreamClock
-from hardware.tx_stream import TxPort
+from hardware.counted.rx import RxPort
+from hardware.counted.stream import Port
+from hardware.counted.tx import TxPort
+from hardware.counted.watchdog import Watchdog
+from hardware.pluto.context import RX_OVERFLOW, TX_UNDERFLOW, PlutoContext
+from hardware.pluto.settings import PlutoSettings
+from hardware.radio.errors import HardwareError
 
 LOCKSTEP = "lockstep"
 
@@ -34,7 +34,7 @@ class _PlutoPort(Port):
         self._watching = False
         self._moved_samples = 0
         queue_samples = (settings.kernel_buffers + 2) * self.block_samples
-        self._clock = None if lockstep else StreamClock(rate_hz, queue_samples)
+        self._watchdog = None if lockstep else Watchdog(rate_hz, queue_samples)
         self._buffer = context.open_buffer(core, self.block_samples, settings.kernel_buffers, patient=self.patient)
 
     @property
@@ -48,7 +48,7 @@ class _PlutoPort(Port):
             self._context.clear_status(self._core)
             self._watching = True
             return ""
-        missing = 0 if self._clock is None else self._clock.missing(self._moved_samples, time.monotonic())
+        missing = 0 if self._watchdog is None else self._watchdog.missing(self._moved_samples, time.monotonic())
         return self.poll() or (f"its count is {missing} samples behind the clock" if missing else "")
 
     def poll(self) -> str:

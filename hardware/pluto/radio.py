@@ -1,6 +1,6 @@
 """Radios that are ADALM-Plutos: the `Radio` contract on libiio, with settings through pyadi-iio.
 
-A stock Pluto has no timestamps: see `counted_radio`. Gains change while streams run; anything else restarts them.
+A stock Pluto has no timestamps: see `hardware.counted`. Gains change while streams run; anything else restarts them.
 """
 
 import atexit
@@ -14,19 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.converters import to_samples, to_words
-from hardware.counted_radio import CountedRadio
-from hardware.errors import HardwareError, SettingsMismatchError
-from hardware.gain_split import GainSplit, split_gain
-from hardware.pluto_context import PlutoContext
-from hardware.pluto_port import LOCKSTEP, PlutoRxPort, PlutoTxPort
-from hardware.pluto_settings import PlutoSettings
-from hardware.rx_stream import RxStream
-from hardware.settings import AD936X, Capabilities, Limits, RadioSettings
-from hardware.tx_stream import TxStream
+from hardware.counted.radio import CountedRadio
+from hardware.counted.rx import RxStream
+from hardware.counted.tx import TxStream
+from hardware.pluto.context import PlutoContext
+from hardware.pluto.converters import to_samples, to_words, tx_step
+from hardware.pluto.gain_split import GainSplit, split_gain
+from hardware.pluto.port import LOCKSTEP, PlutoRxPort, PlutoTxPort
+from hardware.pluto.settings import CAPABILITIES, PlutoSettings
+from hardware.radio.errors import HardwareError, SettingsMismatchError
+from hardware.radio.settings import Capabilities, Limits, RadioSettings
 
-CAPABILITIES = replace(AD936X, sample_rate_hz=(521e3, AD936X.sample_rate_hz[1]))
-"""The widest that any firmware does, and pyadi-iio takes; an open radio has what it says itself."""
 PARKED = GainSplit(CAPABILITIES.tx_gain_db[0], 0.0)
 _TRACKING = {
     "quadrature_tracking_en": "quadrature_tracking",
@@ -90,6 +88,16 @@ class PlutoRadio(CountedRadio):
     def connected(self) -> bool:
         """See `CountedRadio.connected`."""
         return self._context.usable
+
+    @property
+    def tx_step(self) -> float | None:
+        """See `Radio.tx_step`: 2^-10 for the converter's 12 bits, and more with a digital scale below 1."""
+        return tx_step(self._split.digital_scale)
+
+    @property
+    def tx_image_db(self) -> float | None:
+        """See `Radio.tx_image_db`."""
+        return self._pluto.tx_image_db
 
     def _write(self, settings: RadioSettings) -> None:
         if not self._context.usable:

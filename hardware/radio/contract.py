@@ -7,17 +7,21 @@ scale before anything is sent, silence on every exit.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import HardwareError, LateError, RadioTimeoutError, SettingsMismatchError
-from hardware.samples import Capture, TransmitReport, sendable
-from hardware.settings import Capabilities, Limits, RadioSettings
+from hardware.radio.errors import HardwareError, LateError, RadioTimeoutError, SettingsMismatchError
+from hardware.radio.samples import Capture, TransmitReport, sendable
+from hardware.radio.settings import Capabilities, Limits, RadioSettings
 
-__all__ = ["Capabilities", "Capture", "Limits", "Radio", "RadioSettings", "TransmitReport"]
+__all__ = ["Capabilities", "Capture", "Limits", "Radio", "RadioSettings", "Tap", "TransmitReport"]
+
+Tap = Callable[[Capture], None]
+"""Is shown samples at the border of a radio as they pass. The samples are lent: to keep them it copies them."""
 
 
 class Radio(ABC):
@@ -36,6 +40,19 @@ class Radio(ABC):
         self._settings: RadioSettings | None = None
         self._parked = True
         self._closed = False
+        self._receive_taps: list[Tap] = []
+        self._transmit_taps: list[Tap] = []
+
+    def tap_received(self, tap: Tap) -> None:
+        """Show `tap` everything that `receive` returns from now on."""
+        self._receive_taps.append(tap)
+
+    def tap_sent(self, tap: Tap) -> None:
+        """Show `tap` everything that `transmit` hands over from now on, as it was handed over: clipped, not withdrawn.
+
+        `Capture.clipped_samples` is then the number of samples that were shortened to full scale.
+        """
+        self._transmit_taps.append(tap)
 
     @property
     def settings(self) -> RadioSettings:
@@ -48,6 +65,19 @@ class Radio(ABC):
     def lead_samples(self) -> int:
         """How much later than `now` a burst must be planned to start, because time goes on while the host works."""
         return 0
+
+    @property
+    def tx_step(self) -> float | None:
+        """Step of the transmit converter as it is now set, on each of I and Q, in units of the samples to send.
+
+        Samples that are multiples of it leave as they are. None where nothing is rounded.
+        """
+        return None
+
+    @property
+    def tx_image_db(self) -> float | None:
+        """Upper bound on the power of the mirror image that the transmitter makes of its signal; None for none."""
+        return None
 
     @property
     def parked(self) -> bool:
@@ -102,6 +132,8 @@ class Radio(ABC):
             raise LateError(f"{self.name} cannot send at sample {start_sample}: it is already sample {now}")
         self._require_soon(start_sample, now)
         self._send(ready, start_sample)
+        for tap in self._transmit_taps:
+            tap(Capture(ready, start_sample, self.settings, clipped))
         return TransmitReport(start_sample, ready.size, clipped)
 
     def receive(self, count: int, start_sample: int) -> Capture:
@@ -118,7 +150,10 @@ class Radio(ABC):
         self._require_soon(start_sample + count, self.now())
         samples, clipped = self._listen(count, start_sample)
         temperature_c, rssi_db = self._telemetry()
-        return Capture(samples, start_sample, settings, clipped, temperature_c, rssi_db)
+        capture = Capture(samples, start_sample, settings, clipped, temperature_c, rssi_db)
+        for tap in self._receive_taps:
+            tap(capture)
+        return capture
 
     def withdraw(self) -> int:
         """Forget bursts that have not left yet, as far as the radio still can; returns how many."""

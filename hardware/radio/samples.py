@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.errors import CaptureError, TxClippingError, TxSamplesError
-from hardware.settings import RadioSettings
+from hardware.radio.errors import CaptureError, TxClippingError, TxSamplesError
+from hardware.radio.settings import RadioSettings
 
 FULL_SCALE = np.float32(1.0 + 1e-6)
 """Largest |x| that may be sent: 1, and what float32 arithmetic adds to it."""

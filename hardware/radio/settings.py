@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 
-from hardware.errors import CapabilityError, HardwareError, LimitError
+from hardware.radio.errors import CapabilityError, HardwareError, LimitError
 
 FREQUENCY_TOLERANCE_PPM = 1.0
 """How far a rate, a centre frequency or a bandwidth may read back from what was written."""
@@ -47,7 +47,10 @@ def _names() -> list[str]:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Lowest and highest value of each setting that a radio can do, and the steps of its gains."""
+    """Lowest and highest value of each setting that a radio can do, and the steps of its gains.
+
+    gain_scale: what 0 dB means, in words for who has to choose gains.
+    """
 
     sample_rate_hz: tuple[float, float]
     center_hz: tuple[float, float]
@@ -56,6 +59,7 @@ class Capabilities:
     rx_gain_db: tuple[float, float]
     tx_gain_step_db: float
     rx_gain_step_db: float
+    gain_scale: str = ""
 
     def __post_init__(self) -> None:
         """Refuse empty ranges and steps."""
@@ -76,7 +80,10 @@ class Capabilities:
             ("rx_gain_db", settings.rx_gain_db, self.rx_gain_db, "dB"),
         ):
             if not low <= value <= high:
-                raise CapabilityError(f"{radio}: {name} is {value:g}: this radio does {low:g} to {high:g} {unit}")
+                scale = f" ({self.gain_scale})" if unit == "dB" and self.gain_scale else ""
+                raise CapabilityError(
+                    f"{radio}: {name} is {value:g}: this radio does {low:g} to {high:g} {unit}{scale}"
+                )
 
 
 @dataclass(frozen=True)
@@ -118,15 +125,3 @@ def checked_range(name: str, bounds: tuple[float, float]) -> None:
     low, high = bounds
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise HardwareError(f"{name} is {low:g} to {high:g}: expected two finite numbers, the lower one first")
-
-
-AD936X = Capabilities(
-    sample_rate_hz=(520_834.0, 61.44e6),
-    center_hz=(70e6, 6e9),
-    bandwidth_hz=(200e3, 56e6),
-    tx_gain_db=(-89.75, 0.0),
-    rx_gain_db=(-3.0, 71.0),
-    tx_gain_step_db=0.25,
-    rx_gain_step_db=1.0,
-)
-"""The transceiver of a Pluto, with its firmware's wide range. Simulated radios have it too: lab files then move."""

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGHUP as exceptions, so that they end a program through its `finally` clauses like Ctrl-C does."""
+"""Signals that end a program: as exceptions, so that it ends through its `finally` clauses, and not within these."""
 
 import signal
 import threading
@@ -27,6 +27,32 @@ def orderly_termination() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Within it no signal ends the program; the first that came does what it does when the block is left.
+
+    For what must be brought to an end and takes a bounded time. In another than the main thread, which alone gets
+    signals, nothing changes.
+    """
+    held: list[int] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        held.append(number)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *_SIGNALS) if in_main_thread}
+    taken = {number: handler for number, handler in before.items() if handler not in (None, signal.SIG_IGN)}
+    try:
+        for number in taken:
+            signal.signal(number, hold)
+        yield
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:

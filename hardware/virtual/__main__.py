@@ -1,4 +1,4 @@
-"""Serve the virtual radios of a lab from a process of their own: `python -m hardware.virtual_pluto LAB`.
+"""Serve the virtual radios of a lab from a process of their own: `python -m hardware.virtual BACKEND LAB`.
 
 Prints one line of JSON, {"uris": {name: uri}}, when it listens, and serves until SIGTERM, SIGINT, or, with
 --exit-with-stdin, until its standard input ends, which happens when its parent dies, whatever kills it.
@@ -11,27 +11,34 @@ import select
 import signal
 import sys
 
-from hardware.lab import find_lab
-from hardware.virtual_pluto.emulator import IIOD_PORT, Emulator
+from hardware.lab.emulation import EmulationSettings
+from hardware.lab.file import find_lab
+from hardware.lab.registry import find_backend
+from hardware.radio.errors import HardwareError
 from phy.errors import AirdpError
 
 
 def main() -> int:
     """Serve until told to stop."""
-    parser = argparse.ArgumentParser(prog="python -m hardware.virtual_pluto", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m hardware.virtual", description=__doc__)
+    parser.add_argument("backend", metavar="BACKEND", help="whose radios they are")
     parser.add_argument("lab", metavar="LAB", help="shipped name or lab file")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the simulated air (default 1)")
-    parser.add_argument("--port", type=int, default=IIOD_PORT, metavar="P", help=f"of all radios (default {IIOD_PORT})")
+    parser.add_argument("--port", type=int, metavar="P", help="of all radios (default: that of real ones)")
     parser.add_argument("--paced", action="store_true", help="let time follow the wall clock")
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
     options = parser.parse_args()
     signals = _signals()
     try:
-        with Emulator(find_lab(options.lab), seed=options.seed, port=options.port, paced=options.paced) as emulator:
-            print(json.dumps({"uris": emulator.uris}), flush=True)  # noqa: T201 - this is its answer
+        emulate = find_backend(options.backend).emulate
+        if emulate is None:
+            raise HardwareError(f"the backend '{options.backend}' has no virtual radios to serve")
+        settings = EmulationSettings(options.seed, options.port, options.paced)
+        with emulate(find_lab(options.lab), settings) as emulation:
+            print(json.dumps({"uris": dict(emulation.uris)}), flush=True)  # noqa: T201 - this is its answer
             _wait(signals, options.exit_with_stdin)
     except AirdpError as error:
-        print(f"virtual Pluto: error: {error}", file=sys.stderr)  # noqa: T201
+        print(f"virtual radios: error: {error}", file=sys.stderr)  # noqa: T201
         return 2
     return 0
 

@@ -2,21 +2,30 @@
 
 import threading
 import time
-
-from hardware.virtual_pluto.virtual_lab import VirtualLab
+from typing import Protocol
 
 _TICK_S = 0.004
 # A machine that is slower than the radios cannot catch up: from here on time is let slip instead.
 _MOST_BEHIND_S = 0.25
 
 
-class Pace:
-    """A thread that advances a lab's time. slipped_s: how much later than the wall clock it is, for lack of speed."""
+class Paced(Protocol):
+    """Something whose time is driven from outside, under its lock."""
 
-    def __init__(self, lab: VirtualLab) -> None:
-        self._lab = lab
+    lock: threading.Lock
+
+    def run_for(self, seconds: float) -> None:
+        """Let time advance by that much."""
+        ...
+
+
+class Pace:
+    """A thread that advances time. slipped_s: how much later than the wall clock it is, for lack of speed."""
+
+    def __init__(self, paced: Paced) -> None:
+        self._paced = paced
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="virtual-pluto-pace", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="virtual-pace", daemon=True)
         self.slipped_s = 0.0
 
     def start(self) -> None:
@@ -40,6 +49,6 @@ class Pace:
             # In small pieces, so that clients get their turn in between.
             while reached_s < now_s:
                 piece_s = min(_TICK_S, now_s - reached_s)
-                with self._lab.lock:
-                    self._lab.run_for(piece_s)
+                with self._paced.lock:
+                    self._paced.run_for(piece_s)
                 reached_s += piece_s

@@ -1,41 +1,98 @@
-"""The air of the radios that run at one sample rate: virtual time, and the steps in which it advances.
+"""Virtual time of the radios that run at one sample rate, and the steps in which it advances.
 
-A step goes to the nearest end of a block of any open buffer, or to the next multiple of `LONGEST_STEP`. So its ends
+A step goes to the nearest end of a block of any open stream, or to the next multiple of `LONGEST_STEP`. So its ends
 follow from what clients did alone, not from when they did it, and every sample comes out the same, bit for bit.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hardware.lab import Lab
-from hardware.medium import ClockMode, Medium
-from hardware.streams import Streams
-from hardware.virtual_pluto.buffers import LONGEST_STEP, TxBuffer
-from hardware.virtual_pluto.radio import VirtualRadio
-from hardware.virtual_pluto.words import Samples, Words, looped_words, rx_words
+from hardware.air.build import build_medium
+from hardware.air.noise import Randomness
+from hardware.air.settings import medium_of
+from hardware.lab.clock import ClockMode
+from hardware.lab.model import Lab
+from hardware.radio.settings import RadioSettings
 from phy.interpolation import KERNEL_LEAD, KERNEL_TAPS
 
-# Rounding of a counter that went through the clock of another radio, as in `hardware.medium`.
+Samples = NDArray[np.complex64]
+
+LONGEST_STEP = 32768
+"""Most samples that a radio is asked for at once, by the count of one radio; clocks differ by 0.2 % at most."""
+# Rounding of a counter that went through the clock of another radio, as in `hardware.air.medium`.
 _COUNTER_SLACK = 1e-3
-DIGITAL_LOOPBACK = 1
 # Samples from which on a thread for each receiver pays.
 _WORTH_A_THREAD = 16384
 
 
-class Air:
-    """Radios at one rate. They hear each other; those of another `Air` do not."""
+class Antenna(Protocol):
+    """A virtual radio as the air sees it. counter: samples of its own clock, moved by who advances time."""
+
+    name: str
+    counter: int
+
+    @property
+    def rate_hz(self) -> int:
+        """Samples per second of all its streams."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether any stream is open."""
+        ...
+
+    @property
+    def listens(self) -> bool:
+        """Whether there is a stream for what it hears."""
+        ...
+
+    @property
+    def transmits(self) -> bool:
+        """Whether what it sends leaves its antenna."""
+        ...
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether every stream that is sent from has samples, and every one received into has room."""
+        ...
+
+    def settings(self) -> RadioSettings:
+        """As the simulated air takes them."""
+        ...
+
+    def block_ends(self) -> Iterable[int]:
+        """Samples from now to the end of a block of each stream that sets the pace."""
+        ...
+
+    def send(self, count: int) -> Samples | None:
+        """The next `count` samples, None for silence."""
+        ...
+
+    def receive(self, heard: Samples, sent: Samples | None) -> None:
+        """Take what arrived while it sent `sent`."""
+        ...
+
+
+AntennaT = TypeVar("AntennaT", bound=Antenna)
+
+
+class SharedTime(Generic[AntennaT]):
+    """Of radios at one rate. They hear each other; those of another time do not."""
 
     def __init__(self, lab: Lab, rate_hz: int, seed: int, block: int, workers: ThreadPoolExecutor) -> None:
         self._workers = workers
         self.rate_hz = rate_hz
         self.latency_samples = latency_samples(lab, seed)
-        self.medium = _medium(lab, rate_hz, seed, self.latency_samples)
+        self.medium = build_medium(
+            lab, seed, sample_rate_hz=rate_hz, latency_samples=self.latency_samples, listening=False
+        )
         self.medium.new_block(block)
-        self.radios: list[VirtualRadio] = []
+        self.radios: list[AntennaT] = []
         self._order = {radio.name: index for index, radio in enumerate(lab.radios)}
         # Both in samples of an exact clock.
         self._time = 0.0
@@ -43,11 +100,11 @@ class Air:
 
     @property
     def busy(self) -> bool:
-        """Whether any buffer is open."""
-        return any(radio.tx is not None or radio.rx for radio in self.radios)
+        """Whether any stream is open."""
+        return any(radio.busy for radio in self.radios)
 
-    def join(self, radio: VirtualRadio) -> None:
-        """Let a radio in. Its counter becomes that of this air, which jumps ahead to it where nothing is going on."""
+    def join(self, radio: AntennaT) -> None:
+        """Let a radio in. Its counter becomes that of this time, which jumps ahead to it where nothing is going on."""
         if not self.busy:
             ratio = self.medium.clock_ratio(radio.name)
             self._move(max(self._time, radio.counter / ratio))
@@ -57,29 +114,26 @@ class Air:
         self._set_counters()
         self.tune(radio)
 
-    def leave(self, radio: VirtualRadio) -> None:
+    def leave(self, radio: AntennaT) -> None:
         """Let a radio go; nothing that it hears is kept."""
         self.radios.remove(radio)
         self.medium.set_receiving(radio.name, receives=False)
 
-    def tune(self, radio: VirtualRadio) -> None:
+    def tune(self, radio: AntennaT) -> None:
         """Take over a radio's settings, from the next step on."""
         self.medium.tune(radio.name, radio.settings())
-        self.medium.set_receiving(radio.name, receives=bool(radio.rx))
+        self.medium.set_receiving(radio.name, receives=radio.listens)
 
     def run(self) -> None:
-        """Advance as far as buffers allow: every one that is sent from has samples, every one received into has room.
-
-        Nothing happens without a buffer that sets the pace; a cyclic one does not.
-        """
+        """Advance as far as streams allow. Nothing happens without one that sets the pace."""
         while True:
             ends = list(self._block_ends())
-            if not ends or not all(self._can_go_on(radio) for radio in self.radios):
+            if not ends or not all(radio.can_go_on for radio in self.radios):
                 return
             self._step(min(*ends, self._next_multiple()))
 
     def run_for(self, seconds: float) -> None:
-        """Advance by `seconds`, whether buffers are ready or not: samples that have no room are lost."""
+        """Advance by `seconds`, whether streams are ready or not: samples that have no room are lost."""
         self._due += seconds * self.rate_hz
         while self._due > self._time:
             if not self.busy:
@@ -88,24 +142,17 @@ class Air:
                 return
             self._step(min(*self._block_ends(), self._next_multiple(), self._due))
 
-    def _can_go_on(self, radio: VirtualRadio) -> bool:
-        if isinstance(radio.tx, TxBuffer) and not radio.tx.ready:
-            return False
-        return all(buffer.has_room for buffer in radio.rx)
-
     def _block_ends(self) -> Iterator[float]:
         for radio in self.radios:
             ratio = self.medium.clock_ratio(radio.name)
-            if isinstance(radio.tx, TxBuffer) and radio.tx.ready:
-                yield (radio.counter + radio.tx.ready) / ratio
-            for buffer in radio.rx:
-                yield (radio.counter + buffer.missing) / ratio
+            for samples in radio.block_ends():
+                yield (radio.counter + samples) / ratio
 
     def _next_multiple(self) -> float:
         radio = self.radios[0]
         return (radio.counter // LONGEST_STEP + 1) * LONGEST_STEP / self.medium.clock_ratio(radio.name)
 
-    def _count(self, radio: VirtualRadio, time: float) -> int:
+    def _count(self, radio: AntennaT, time: float) -> int:
         """Samples of a radio before an instant."""
         return math.ceil(time * self.medium.clock_ratio(radio.name) - _COUNTER_SLACK)
 
@@ -124,7 +171,7 @@ class Air:
         receivers = [
             (radio, count, samples)
             for radio, count, samples in zip(self.radios, counts, sent, strict=True)
-            if radio.rx and count
+            if radio.listens and count
         ]
         if len(receivers) > 1 and receivers[0][1] >= _WORTH_A_THREAD:
             # What one radio hears is no business of another's, and NumPy lets others run meanwhile.
@@ -136,27 +183,15 @@ class Air:
             radio.counter += count
         self._move(end)
 
-    def _send(self, radio: VirtualRadio, count: int) -> Samples | None:
-        samples = radio.next_tx(count) if count else None
-        if samples is not None and radio.chip.transmits:
+    def _send(self, radio: AntennaT, count: int) -> Samples | None:
+        samples = radio.send(count) if count else None
+        if samples is not None and radio.transmits:
             self.medium.send(radio.name, samples, radio.counter)
         return samples
 
-    def _receive(self, radio: VirtualRadio, count: int, sent: Samples | None) -> None:
-        words = self._words(radio, count, sent)
-        radio.streamed_samples += count
-        lost = sum(buffer.put(words) for buffer in radio.rx)
-        if lost:
-            radio.overflow(lost)
-
-    def _words(self, radio: VirtualRadio, count: int, sent: Samples | None) -> Words:
+    def _receive(self, radio: AntennaT, count: int, sent: Samples | None) -> None:
         heard, _ = self.medium.listen(radio.name, count, radio.counter, move_clock=False)
-        if radio.chip.loopback == DIGITAL_LOOPBACK:
-            return np.zeros((count, 2), np.int16) if sent is None else looped_words(sent)
-        if not radio.chip.receives:
-            return np.zeros((count, 2), np.int16)
-        radio.heard(heard)
-        return rx_words(heard)
+        radio.receive(heard, sent)
 
 
 def latency_samples(lab: Lab, seed: int) -> int:
@@ -164,21 +199,7 @@ def latency_samples(lab: Lab, seed: int) -> int:
 
     The filters that delay by a part of a sample, and those that follow a drifting clock, look ahead by that much.
     """
-    streams = Streams(seed)
-    delays = [lab.medium.link_of(radio.name, streams).delay_samples for radio in lab.radios]
+    randomness = Randomness(seed)
+    delays = [medium_of(lab).link_of(radio.name, randomness).delay_samples for radio in lab.radios]
     latency = KERNEL_LEAD if any(delay % 1.0 for delay in delays) else 0
     return latency + (KERNEL_TAPS // 2 + 2 if lab.clock_mode is ClockMode.FREE_RUNNING else 0)
-
-
-def _medium(lab: Lab, rate_hz: int, seed: int, latency: int) -> Medium:
-    """The lab's simulated air at some rate; nobody listens yet."""
-    medium = Medium(rate_hz, seed, clock_mode=lab.clock_mode)
-    streams = Streams(seed)
-    for radio in lab.radios:
-        medium.add_radio(radio.name, lab.medium.front_end_of(radio.name, streams), receives=False)
-    for sender in lab.radios:
-        link = lab.medium.link_of(sender.name, streams)
-        link = replace(link, delay_samples=link.delay_samples + latency)
-        for receiver in lab.radios:
-            medium.set_link(sender.name, receiver.name, link)
-    return medium

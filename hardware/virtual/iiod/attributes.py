@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from xml.sax.saxutils import quoteattr
 
-from hardware.virtual_pluto.refusal import RefusalError, invalid
+from hardware.virtual.iiod.refusal import RefusalError, invalid
 
 # What the kernel takes for a number with decimals: no exponent, and "dB" may follow.
 _DECIMAL = re.compile(r"[+-]?\d{1,18}(\.\d{0,18})?( ?dB)?")

@@ -10,10 +10,9 @@ from collections import deque
 
 import numpy as np
 
-from hardware.virtual_pluto.words import Samples, Words
+from hardware.virtual.iiod.chip.words import Words
+from hardware.virtual.shared_time import LONGEST_STEP, Samples
 
-LONGEST_STEP = 32768
-"""Most samples that the air asks for at once, by the count of one radio; clocks differ by 0.2 % at most."""
 _LONGEST_TAKE = LONGEST_STEP + LONGEST_STEP // 256
 
 

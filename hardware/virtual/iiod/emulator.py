@@ -8,42 +8,26 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from hardware.errors import HardwareError
-from hardware.lab import Lab
-from hardware.virtual_pluto.attributes import Device, context_xml
-from hardware.virtual_pluto.connection import Connection
-from hardware.virtual_pluto.devices import devices
-from hardware.virtual_pluto.pace import Pace
-from hardware.virtual_pluto.radio import VirtualRadio
-from hardware.virtual_pluto.session import Session, TimeOuts
-from hardware.virtual_pluto.virtual_lab import VirtualLab
+from hardware.lab.emulation import RadioStatus
+from hardware.lab.model import Lab
+from hardware.pluto.settings import IIOD_PORT
+from hardware.radio.errors import HardwareError
+from hardware.virtual.iiod.attributes import Device, context_xml
+from hardware.virtual.iiod.connection import Connection
+from hardware.virtual.iiod.devices.pluto import devices
+from hardware.virtual.iiod.radio import VirtualRadio
+from hardware.virtual.iiod.session import Session, TimeOuts
+from hardware.virtual.iiod.virtual_lab import VirtualLab
+from hardware.virtual.pace import Pace
 
-IIOD_PORT = 30431
 MOST_CONNECTIONS = 64
 """Of one radio at a time; further ones are closed at once."""
 # Blocks 127.64.0.0/24 to 127.127.255.0/24 are tried, beginning at one that depends on the process.
 _FIRST_BLOCK, _BLOCKS = 64 << 8, 64 << 8
 _TRIES = 256
-
-
-@dataclass(frozen=True)
-class RadioStatus:
-    """What a radio is doing. streamed_samples: in and out of buffers, since it was started."""
-
-    name: str
-    uri: str
-    connections: int
-    rx_buffers: int
-    tx_buffers: int
-    streamed_samples: int
-    overflows: int
-    underflows: int
-    counter: int
-    rate_hz: int
 
 
 class _Port:
@@ -98,13 +82,14 @@ class Emulator:
     """Virtual radios of a lab, reachable by any client of libiio as long as it is open.
 
     host_base: network address such as "127.20.0.0"; the radios get the addresses that follow it, in the lab's order.
-    None takes a block of loopback addresses that is free. paced: time follows the wall clock, and buffers that are not
-    served in time over- and underflow; otherwise time waits for them.
+    None takes a block of loopback addresses that is free. port: None is that of real ones. paced: time follows the wall
+    clock, and buffers that are not served in time over- and underflow; otherwise time waits for them.
     """
 
     def __init__(
-        self, lab: Lab, *, seed: int, host_base: str | None = None, port: int = IIOD_PORT, paced: bool = False
+        self, lab: Lab, *, seed: int, host_base: str | None = None, port: int | None = None, paced: bool = False
     ) -> None:
+        port = IIOD_PORT if port is None else port
         if not 1 <= port <= 65535:
             raise HardwareError(f"the port is {port}: expected 1 to 65535")
         self._virtual = VirtualLab(lab, seed, paced)
@@ -167,6 +152,11 @@ class Emulator:
     def mode(self) -> str:
         """What drives time: "lockstep" or "paced"."""
         return self._virtual.mode
+
+    @property
+    def try_with(self) -> str:
+        """See `Emulation.try_with`."""
+        return f"iio_info -u {next(iter(self.uris.values()))}"
 
     @property
     def slipped_s(self) -> float:

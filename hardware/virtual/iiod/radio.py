@@ -2,20 +2,23 @@
 
 import math
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
-from hardware.lab import LabRadio
-from hardware.settings import RadioSettings
-from hardware.virtual_pluto.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
-from hardware.virtual_pluto.dds import Dds
-from hardware.virtual_pluto.registers import OVERFLOW, UNDERFLOW, Registers
-from hardware.virtual_pluto.transceiver import Transceiver
-from hardware.virtual_pluto.words import Samples
+from hardware.lab.model import LabRadio
+from hardware.radio.settings import RadioSettings
+from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
+from hardware.virtual.iiod.chip.dds import Dds
+from hardware.virtual.iiod.chip.registers import OVERFLOW, UNDERFLOW, Registers
+from hardware.virtual.iiod.chip.transceiver import Transceiver
+from hardware.virtual.iiod.chip.words import Words, looped_words, rx_words
+from hardware.virtual.shared_time import Samples
 from phy.units import db_to_power_ratio
 
 DEFAULT_BLOCKS = 4
 MOST_BLOCKS = 64
+DIGITAL_LOOPBACK = 1
 # The weakest signal that the chip's power meter can tell from none.
 _WEAKEST_DB = 127.5
 
@@ -54,8 +57,42 @@ class VirtualRadio:
             rx_gain_db=chip.rx_gain_db,
         )
 
-    def next_tx(self, count: int) -> Samples | None:
-        """The next `count` samples for the converter, None for silence. Too few in a queue leave it dry."""
+    @property
+    def rate_hz(self) -> int:
+        """See `Antenna.rate_hz`."""
+        return self.chip.rate_hz
+
+    @property
+    def busy(self) -> bool:
+        """See `Antenna.busy`."""
+        return self.tx is not None or bool(self.rx)
+
+    @property
+    def listens(self) -> bool:
+        """See `Antenna.listens`."""
+        return bool(self.rx)
+
+    @property
+    def transmits(self) -> bool:
+        """See `Antenna.transmits`."""
+        return self.chip.transmits
+
+    @property
+    def can_go_on(self) -> bool:
+        """See `Antenna.can_go_on`."""
+        if isinstance(self.tx, TxBuffer) and not self.tx.ready:
+            return False
+        return all(buffer.has_room for buffer in self.rx)
+
+    def block_ends(self) -> Iterator[int]:
+        """See `Antenna.block_ends`. A cyclic buffer does not set the pace."""
+        if isinstance(self.tx, TxBuffer) and self.tx.ready:
+            yield self.tx.ready
+        for buffer in self.rx:
+            yield buffer.missing
+
+    def send(self, count: int) -> Samples | None:
+        """See `Antenna.send`. Too few samples in a queue leave it dry."""
         if self.tx is None:
             return self.dds.samples(count, self.counter) if self.dds.on else None
         self.streamed_samples += count
@@ -90,7 +127,23 @@ class VirtualRadio:
         for buffer in self.rx:
             buffer.drops = blocks
 
-    def heard(self, samples: Samples) -> None:
+    def receive(self, heard: Samples, sent: Samples | None) -> None:
+        """See `Antenna.receive`."""
+        words = self._words(heard, sent)
+        self.streamed_samples += heard.size
+        lost = sum(buffer.put(words) for buffer in self.rx)
+        if lost:
+            self.overflow(lost)
+
+    def _words(self, heard: Samples, sent: Samples | None) -> Words:
+        if self.chip.loopback == DIGITAL_LOOPBACK:
+            return np.zeros((heard.size, 2), np.int16) if sent is None else looped_words(sent)
+        if not self.chip.receives:
+            return np.zeros((heard.size, 2), np.int16)
+        self._measure(heard)
+        return rx_words(heard)
+
+    def _measure(self, samples: Samples) -> None:
         """Note received samples, after the receiver's gain, for the power meter."""
         # A part is enough, and it is not to cost time.
         values = samples[:1024].view(np.float32)

@@ -3,7 +3,7 @@
 import errno
 import os
 
-from hardware.errors import HardwareError
+from hardware.radio.errors import HardwareError
 
 
 class RefusalError(HardwareError):

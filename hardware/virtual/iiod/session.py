@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hardware.virtual_pluto.attributes import Attribute, Device
-from hardware.virtual_pluto.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
-from hardware.virtual_pluto.connection import ClosedError, Connection
-from hardware.virtual_pluto.devices import RX, TX
-from hardware.virtual_pluto.radio import MOST_BLOCKS, VirtualRadio
-from hardware.virtual_pluto.refusal import RefusalError, invalid
-from hardware.virtual_pluto.virtual_lab import VirtualLab
-from hardware.virtual_pluto.words import Samples, tx_samples
+from hardware.virtual.iiod.attributes import Attribute, Device
+from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
+from hardware.virtual.iiod.chip.words import tx_samples
+from hardware.virtual.iiod.connection import ClosedError, Connection
+from hardware.virtual.iiod.devices.pluto import RX, TX
+from hardware.virtual.iiod.radio import MOST_BLOCKS, VirtualRadio
+from hardware.virtual.iiod.refusal import RefusalError, invalid
+from hardware.virtual.iiod.virtual_lab import VirtualLab
+from hardware.virtual.shared_time import Samples
 
 VERSION = "0.24.v0.24  \n"
 LONGEST_VALUE = 1 << 16

@@ -1,22 +1,15 @@
-"""All virtual radios of a lab, the airs between them, and the one lock under which everything happens.
-
-Whoever changes something that may let time advance lets it advance before anything else happens, or leaves that to
-whoever has the next turn. So the state after a sequence of requests depends on that sequence only.
-"""
+"""The virtual Plutos of a lab and their open buffers. Everything here is under the lab's lock."""
 
 import errno
-import os
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from hardware.lab import Lab
-from hardware.virtual_pluto.air import Air
-from hardware.virtual_pluto.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
-from hardware.virtual_pluto.radio import VirtualRadio
-from hardware.virtual_pluto.refusal import RefusalError, invalid
-from hardware.virtual_pluto.words import Samples
+from hardware.lab.model import Lab
+from hardware.virtual.antennas import Antennas
+from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
+from hardware.virtual.iiod.radio import VirtualRadio
+from hardware.virtual.iiod.refusal import RefusalError, invalid
+from hardware.virtual.shared_time import Samples
 
 LARGEST_BUFFER_BYTES = 64 << 20
 """Of the queue of one open buffer."""
@@ -27,101 +20,18 @@ BOTH_CHANNELS = 3
 _BUSY_WAIT_S = 0.2
 
 
-class VirtualLab:
-    """The radios by name. paced: time is driven from outside by `run_for`, and no buffer holds it up."""
+class VirtualLab(Antennas[VirtualRadio]):
+    """See `Antennas`."""
 
     def __init__(self, lab: Lab, seed: int, paced: bool) -> None:
-        self.lab = lab
-        self.seed = seed
-        self.paced = paced
-        self.lock = threading.Lock()
+        super().__init__(lab, seed, paced, VirtualRadio)
         self.closed_one = threading.Condition(self.lock)
-        self.radios = {radio.name: VirtualRadio(radio, self.lock) for radio in lab.radios}
-        self._airs: dict[int, Air] = {}
-        self._air_of: dict[str, Air] = {}
-        self._block = 0
         self._bytes = 0
-        self._late: list[Air] = []
-        self._workers = ThreadPoolExecutor(os.cpu_count(), "virtual-pluto-air")
-        with self.lock:
-            for radio in self.radios.values():
-                self._settle(radio)
-
-    def shut_down(self) -> None:
-        """Give the threads back; time is not to advance any more."""
-        self._workers.shutdown()
-
-    @property
-    def mode(self) -> str:
-        """What drives time."""
-        return "paced" if self.paced else "lockstep"
-
-    @property
-    def block(self) -> int:
-        """The current fading block."""
-        return self._block
-
-    def new_block(self, block: int) -> None:
-        """Begin a fading block everywhere."""
-        for air in self._airs.values():
-            air.medium.new_block(block)
-        self._block = block
-
-    def latency_samples(self, radio: VirtualRadio) -> int:
-        """Between a sender's antenna and the buffers of a receiver, beside the delay of the link."""
-        return self._air_of[radio.name].latency_samples
-
-    def retune(self, radio: VirtualRadio) -> None:
-        """Take over the settings of a radio's chip."""
-        air = self._air_of[radio.name]
-        if air.rate_hz == radio.chip.rate_hz:
-            air.tune(radio)
-            return
-        air.leave(radio)
-        self._run(air)
-        if not air.radios:
-            del self._airs[air.rate_hz]
-        self._settle(radio)
-        self._run(self._air_of[radio.name])
-
-    def _settle(self, radio: VirtualRadio) -> None:
-        rate_hz = radio.chip.rate_hz
-        if rate_hz not in self._airs:
-            self._airs[rate_hz] = Air(self.lab, rate_hz, self.seed, self._block, self._workers)
-        self._air_of[radio.name] = self._airs[rate_hz]
-        self._airs[rate_hz].join(radio)
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """The lock, with nothing left to do of what others did before."""
-        with self.lock:
-            self.catch_up()
-            yield
-
-    def catch_up(self) -> bool:
-        """Let time advance where that was put off; whether it was anywhere."""
-        late, self._late = self._late, []
-        for air in late:
-            self._run(air)
-        return bool(late)
 
     def take(self, radio: VirtualRadio, buffer: RxBuffer, most_bytes: int) -> memoryview:
         """The next bytes of a receive buffer that is ready. That time advances into its room is put off."""
-        self._late.append(self._air_of[radio.name])
+        self.run_later(radio)
         return buffer.take(most_bytes)
-
-    def run(self, radio: VirtualRadio) -> None:
-        """Let the time of a radio's air advance as far as it can."""
-        self._run(self._air_of[radio.name])
-
-    def _run(self, air: Air) -> None:
-        if not self.paced:
-            air.run()
-
-    def run_for(self, seconds: float) -> None:
-        """Let time advance by that much everywhere."""
-        for air in self._airs.values():
-            air.run_for(seconds)
 
     def set_rx_blocks(self, radio: VirtualRadio, blocks: int) -> None:
         """How many blocks the next receive buffers hold; `RefusalError` with EBUSY where one is open."""
@@ -144,7 +54,7 @@ class VirtualLab:
         buffer = RxBuffer(block_samples, radio.rx_blocks, mask, self.lock)
         buffer.drops, radio.pending_rx_drops = radio.pending_rx_drops, 0
         radio.rx.append(buffer)
-        self._air_of[radio.name].tune(radio)
+        self.retune(radio)
         self.run(radio)
         return buffer
 
@@ -175,7 +85,7 @@ class VirtualLab:
             radio.rx.remove(buffer)
             self._bytes -= RxBuffer.bytes_of(buffer.block_samples, buffer.blocks)
             buffer.arrived.notify_all()
-            self._air_of[radio.name].tune(radio)
+            self.retune(radio)
         else:
             radio.tx = None
             self._bytes -= buffer.bytes

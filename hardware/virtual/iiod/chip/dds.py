@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.virtual_pluto.attributes import decimal, flag, whole
-from hardware.virtual_pluto.words import TX_CONVERTER_FULL_SCALE
+from hardware.virtual.iiod.attributes import decimal, flag, whole
+from hardware.virtual.iiod.chip.words import TX_CONVERTER_FULL_SCALE
 
 TONES = ("TX1_I_F1", "TX1_I_F2", "TX1_Q_F1", "TX1_Q_F2")
 _TURN = 1 << 16

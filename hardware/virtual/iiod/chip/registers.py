@@ -6,8 +6,8 @@ highest bit set are those of the FPGA core. Its status register tells of lost sa
 
 import re
 
-from hardware.virtual_pluto.attributes import Attribute
-from hardware.virtual_pluto.refusal import invalid
+from hardware.virtual.iiod.attributes import Attribute
+from hardware.virtual.iiod.refusal import invalid
 
 STATUS = 0x80000088
 UNDERFLOW = 1 << 0

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hardware.settings import RadioSettings
-from hardware.virtual_pluto.attributes import choice, decimal, flag, whole
-from hardware.virtual_pluto.refusal import invalid
+from hardware.radio.settings import RadioSettings
+from hardware.virtual.iiod.attributes import choice, decimal, flag, whole
+from hardware.virtual.iiod.refusal import invalid
 
 LO_HZ = (70_000_000, 6_000_000_000)
 """The firmware's wide range, which the lab's radios are assumed to have; a stock Pluto says 325 MHz to 3.8 GHz."""

@@ -9,6 +9,8 @@ gr-iio take 1.0 for 2^15, which is 2.0 here.
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.virtual.shared_time import Samples
+
 RX_FORMAT = "le:S12/16>>0"
 TX_FORMAT = "le:S16/16>>0"
 RX_FULL_SCALE_WORD = 2048
@@ -16,7 +18,6 @@ TX_FULL_SCALE_WORD = 1 << 14
 TX_CONVERTER_FULL_SCALE = 32767 / TX_FULL_SCALE_WORD
 
 Words = NDArray[np.int16]
-Samples = NDArray[np.complex64]
 
 _RX_SCALE = np.float32(RX_FULL_SCALE_WORD)
 _TX_SCALE = np.float32(1.0 / TX_FULL_SCALE_WORD)

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from hardware.virtual_pluto.attributes import Read, Write, decimal, flag, whole
-from hardware.virtual_pluto.radio import VirtualRadio
-from hardware.virtual_pluto.transceiver import HIGHEST_RATE_HZ, Transceiver
-from hardware.virtual_pluto.virtual_lab import VirtualLab
+from hardware.virtual.iiod.attributes import Read, Write, decimal, flag, whole
+from hardware.virtual.iiod.chip.transceiver import HIGHEST_RATE_HZ, Transceiver
+from hardware.virtual.iiod.radio import VirtualRadio
+from hardware.virtual.iiod.virtual_lab import VirtualLab
 
 Access = tuple[Read, Write]
 

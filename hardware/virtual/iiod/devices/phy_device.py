@@ -13,14 +13,14 @@ The latter begin with `airdp_`:
 import errno
 from functools import partial
 
-from hardware.virtual_pluto import transceiver
-from hardware.virtual_pluto.attributes import Attribute, Channel, Device, Entry, Read, named, span, whole
-from hardware.virtual_pluto.chip_settings import ChipSettings
-from hardware.virtual_pluto.radio import VirtualRadio
-from hardware.virtual_pluto.refusal import RefusalError
-from hardware.virtual_pluto.registers import Registers
-from hardware.virtual_pluto.transceiver import CHOICES
-from hardware.virtual_pluto.virtual_lab import VirtualLab
+from hardware.virtual.iiod.attributes import Attribute, Channel, Device, Entry, Read, named, span, whole
+from hardware.virtual.iiod.chip import transceiver
+from hardware.virtual.iiod.chip.registers import Registers
+from hardware.virtual.iiod.chip.transceiver import CHOICES
+from hardware.virtual.iiod.devices.chip_settings import ChipSettings
+from hardware.virtual.iiod.radio import VirtualRadio
+from hardware.virtual.iiod.refusal import RefusalError
+from hardware.virtual.iiod.virtual_lab import VirtualLab
 
 PHY = "ad9361-phy"
 _MOST_DROPS = 1 << 20

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 
-from hardware.virtual_pluto.attributes import Attribute, Channel, Device, Entry, decimal, named
-from hardware.virtual_pluto.dds import TONES, Tone
-from hardware.virtual_pluto.phy_device import phy_device
-from hardware.virtual_pluto.radio import VirtualRadio
-from hardware.virtual_pluto.virtual_lab import VirtualLab
-from hardware.virtual_pluto.words import RX_FORMAT, TX_FORMAT
+from hardware.virtual.iiod.attributes import Attribute, Channel, Device, Entry, decimal, named
+from hardware.virtual.iiod.chip.dds import TONES, Tone
+from hardware.virtual.iiod.chip.words import RX_FORMAT, TX_FORMAT
+from hardware.virtual.iiod.devices.phy_device import phy_device
+from hardware.virtual.iiod.radio import VirtualRadio
+from hardware.virtual.iiod.virtual_lab import VirtualLab
 
 XADC, TX, RX = "xadc", "cf-ad9361-dds-core-lpc", "cf-ad9361-lpc"
 

@@ -1,0 +1,33 @@
+"""The simulated air that a lab describes."""
+
+from dataclasses import replace
+
+from hardware.air.medium import Medium
+from hardware.air.noise import Randomness
+from hardware.air.settings import medium_of
+from hardware.lab.model import Lab
+
+
+def build_medium(
+    lab: Lab, seed: int, *, sample_rate_hz: float | None = None, latency_samples: int = 0, listening: bool = True
+) -> Medium:
+    """The air of a lab's [medium] section, with all of its radios in it.
+
+    What is given as a largest value (delays, crystals) is drawn for each radio from the seed and the radio's name.
+    sample_rate_hz: instead of the lab's. latency_samples: that every link has besides its delay. listening: whether
+    those that receive in this lab do so from the start.
+    """
+    settings = medium_of(lab)
+    medium = Medium(lab.sample_rate_hz if sample_rate_hz is None else sample_rate_hz, seed, clock_mode=lab.clock_mode)
+    randomness = Randomness(seed)
+    for radio in lab.radios:
+        medium.add_radio(
+            radio.name, settings.front_end_of(radio.name, randomness), receives=listening and radio.receives
+        )
+    for sender in lab.radios:
+        for receiver in lab.radios:
+            if receiver is not sender:
+                link = settings.link_of(sender.name, randomness, receiver.name)
+                link = replace(link, delay_samples=link.delay_samples + latency_samples)
+                medium.set_link(sender.name, receiver.name, link)
+    return medium

@@ -1,0 +1,4 @@
+"""What belongs to no room in particular: sections of files, durable writes, random streams.
+
+It lies in the lowest package that touches files; `phy` has no input and no output.
+"""

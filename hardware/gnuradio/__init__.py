@@ -1,0 +1,1 @@
+"""Radios that are GNU Radio flowgraphs, in processes of their own."""

@@ -1,0 +1,34 @@
+"""How radios of a kind are found, and what one says about itself. Nothing is set and nothing is sent."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hardware.radio.settings import Capabilities
+
+
+@dataclass(frozen=True)
+class RadioInfo:
+    """What a radio says. uris: all addresses under which it was found. virtual: how an emulated one keeps time."""
+
+    uris: tuple[str, ...]
+    serial: str
+    model: str
+    firmware: str
+    virtual: str
+    temperature_c: float
+    capabilities: Capabilities
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """kind: what the radios are called. schemes: how their addresses begin.
+
+    find: all that can be found, and what is wrong with those that fail. describe: the radio at an address,
+    `HardwareError` where there is none. checks: what to look at where none is found.
+    """
+
+    kind: str
+    schemes: tuple[str, ...]
+    find: Callable[[], tuple[Sequence[RadioInfo], Sequence[str]]]
+    describe: Callable[[str], RadioInfo]
+    checks: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""Radios in the simulated air of this process."""

@@ -1,0 +1,1 @@
+"""ADALM-Plutos through pyadi-iio and libiio."""

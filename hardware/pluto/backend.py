@@ -1,0 +1,80 @@
+"""A lab of Plutos, reached by their addresses."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from hardware.counted.alignment import align
+from hardware.lab.discovery import Discovery, RadioInfo
+from hardware.lab.model import Backend, Connection, Lab
+from hardware.lab.requirements import Requirement, module_requirement, tool_requirement
+from hardware.lab.traits import JammerNoise, Traits
+from hardware.pluto.settings import CAPABILITIES, SECTION, PlutoSettings
+from hardware.radio.errors import LabFileError
+
+_CHECKS = (
+    "the cable: USB at the connector in the middle, and a cable that carries data",
+    "the system: `lsusb` shows 0456:b673, and the Pluto has booted (its second LED blinks)",
+    "rights: a udev rule for 0456:b673 (the package libiio0 has one; plug in again after installing it)",
+    "the network: `ping 192.168.2.1`; two Plutos need different addresses (config.txt on their drive)",
+    "packages: sudo apt-get install libiio0 libiio-utils; then `iio_info -S` must show it too",
+)
+
+
+def _traits(lab: Lab) -> Traits:
+    del lab
+    return Traits(
+        CAPABILITIES,
+        simulated_air=False,
+        virtual_time=False,
+        jammer_noise=JammerNoise.SYSTEM,
+        exclusive="real radios",
+    )
+
+
+def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
+    from hardware.pluto.connect import connect_plutos
+
+    del seed
+    addresses: dict[str, str] = {}
+    for radio in lab.radios:
+        if not radio.address:
+            raise LabFileError(
+                f"{lab.source}: '{radio.name}' has no address: run `airdp radios`, and write a [[radio]] with its own "
+                'address ("ip:…" or "usb:…") for each Pluto'
+            )
+        if radio.address in addresses.values():
+            raise LabFileError(f"{lab.source}: two radios have the address {radio.address}: each Pluto has its own")
+        addresses[radio.name] = radio.address
+    return Connection(connect_plutos(lab, addresses, stack))
+
+
+def _find() -> tuple[Sequence[RadioInfo], Sequence[str]]:
+    from hardware.pluto.discovery import find_plutos
+
+    return find_plutos()
+
+
+def _describe(uri: str) -> RadioInfo:
+    from hardware.pluto.discovery import describe
+
+    return describe(uri)
+
+
+def _requirements() -> Sequence[Requirement]:
+    from hardware.pluto.context import INSTALL
+
+    return (
+        module_requirement("iio", "ADALM-Pluto", INSTALL),
+        tool_requirement("iio_info", "ADALM-Pluto", "sudo apt-get install libiio-utils"),
+    )
+
+
+BACKEND = Backend(
+    "pluto",
+    {SECTION: PlutoSettings},
+    _traits,
+    _connect,
+    align,
+    Discovery("Pluto", ("ip:", "usb:"), _find, _describe, _CHECKS),
+    _requirements,
+)

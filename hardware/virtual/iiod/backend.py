@@ -1,0 +1,40 @@
+"""Plutos that are emulated: the whole way of a real one, libiio and TCP included, to a simulated air.
+
+One process has all radios of a lab. It ends with this one, however this one ends.
+"""
+
+from contextlib import AbstractContextManager, ExitStack
+
+from hardware.air.settings import SECTION as MEDIUM
+from hardware.air.settings import MediumSettings
+from hardware.counted.alignment import align
+from hardware.lab.emulation import Emulation, EmulationSettings
+from hardware.lab.model import Backend, Connection, Lab
+from hardware.lab.traits import JammerNoise, Traits
+from hardware.pluto.settings import CAPABILITIES, SECTION, PlutoSettings
+
+NAME = "pluto-virtual"
+
+
+def _traits(lab: Lab) -> Traits:
+    del lab
+    return Traits(CAPABILITIES, simulated_air=True, virtual_time=False, jammer_noise=JammerNoise.SYSTEM, exclusive=None)
+
+
+def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
+    from hardware.pluto.connect import connect_plutos
+    from hardware.virtual.iiod.emulated_air import EmulatedAir
+    from hardware.virtual.process import emulator_process
+
+    served = stack.enter_context(emulator_process(NAME, lab, seed=seed))
+    radios = connect_plutos(lab, served.uris, stack)
+    return Connection(radios, EmulatedAir(radios[lab.ps.name]))
+
+
+def _emulate(lab: Lab, settings: EmulationSettings) -> AbstractContextManager[Emulation]:
+    from hardware.virtual.iiod.emulator import Emulator
+
+    return Emulator(lab, seed=settings.seed, port=settings.port, paced=settings.paced)
+
+
+BACKEND = Backend(NAME, {SECTION: PlutoSettings, MEDIUM: MediumSettings}, _traits, _connect, align, emulate=_emulate)

@@ -1,0 +1,98 @@
+"""Virtual radios of a lab in a process of their own, for as long as this one needs them."""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomli_w
+
+from hardware.foundation.child_processes import child_environment
+from hardware.lab.model import Lab
+from hardware.radio.errors import HardwareError
+
+_START_S = 60.0
+_END_S = 5.0
+
+
+@dataclass(frozen=True)
+class EmulatorProcess:
+    """A process that serves. uris: of the radios, by name."""
+
+    pid: int
+    uris: Mapping[str, str]
+
+    def cpu_s(self) -> float:
+        """Processor time that it has used."""
+        # The name, second of the fields, may have blanks in it.
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def emulator_process(
+    backend: str, lab: Lab, *, seed: int, port: int | None = None, paced: bool = False
+) -> Iterator[EmulatorProcess]:
+    """Serve the radios of `lab` as `backend` makes them; see `EmulationSettings` for the rest.
+
+    The process ends with the block, and with this process, however that ends.
+    """
+    options = ["--seed", str(seed), "--exit-with-stdin", *(["--paced"] if paced else [])]
+    options += [] if port is None else ["--port", str(port)]
+    with tempfile.TemporaryDirectory(prefix="airdp-") as folder, (Path(folder) / "stderr").open("w+") as said:
+        file = Path(folder) / "lab.toml"
+        file.write_text(tomli_w.dumps(lab.to_tables()), encoding="utf-8")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hardware.virtual", backend, str(file), *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=child_environment(),
+            # Ctrl-C is for this process: the radios must be there to be parked.
+            start_new_session=True,
+        )
+        try:
+            line = _first_line(process)
+            if not line:
+                said.seek(0)
+                reason = " ".join(said.read().split()[-40:]) or f"no answer within {_START_S:g} s"
+                raise HardwareError(f"the emulator of {lab.source} did not start: {reason}")
+            yield EmulatorProcess(process.pid, json.loads(line)["uris"])
+        finally:
+            _end(process)
+
+
+def _first_line(process: "subprocess.Popen[str]") -> str:
+    """What it prints first, or nothing where it ends or takes too long."""
+    stdout = process.stdout
+    if stdout is None:
+        return ""
+    deadline = time.monotonic() + _START_S
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdout, selectors.EVENT_READ)
+        while time.monotonic() < deadline:
+            if selector.select(0.1):
+                return stdout.readline().strip()
+    return ""
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Its standard input ends, upon which it does; a process that is frozen is killed."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    finally:
+        if process.stdout is not None:
+            process.stdout.close()
