@@ -16,15 +16,13 @@ trip the others, and none of them looks outside the used band, where an analogue
 The verdict holds the chance of rejecting good noise, over all six, at `level` (Holm, Scand. J. Stat. 6, 1979).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
 from calibration.errors import MeasurementError
-from calibration.jsonio import JsonValue, encode
 from calibration.noise import frequency_whiteness, noise_of
+from calibration.schema import measurement
 from calibration.silence import Silence, mean_power, mirrored_pairs, observe_silence, unit_power
 from calibration.statistics import (
     check_probability,
@@ -45,7 +43,7 @@ _SEGMENTS = 8
 _MOST_NORMALITY_VALUES = 200_000
 
 
-@dataclass(frozen=True)
+@measurement
 class NoiseTest:
     """One test. value: what was looked at, in words of `meaning`; passed: not rejected by the whole family."""
 
@@ -61,7 +59,7 @@ class NoiseTest:
             raise MeasurementError(f"test '{self.name}' has the p-value {self.p_value}: expected 0 to 1")
 
 
-@dataclass(frozen=True)
+@measurement
 class NoiseDiagnostics:
     """All tests of one capture, and what they come to. level: chance that good noise fails any of them."""
 
@@ -88,10 +86,6 @@ class NoiseDiagnostics:
             if test.name == name:
                 return test
         raise MeasurementError(f"no test '{name}': there are {', '.join(test.name for test in self.tests)}")
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """JSON-ready fields."""
-        return encode(self)
 
 
 def holm(p_values: list[float], level: float) -> list[bool]:
@@ -122,7 +116,7 @@ def diagnose_silence(silence: Silence, level: float = 0.01) -> NoiseDiagnostics:
         white_time(scaled),
         gaussian_body(scaled),
         gaussian_tails(scaled),
-        circular(scaled, silence.numerology.used_subcarriers[clean]),
+        circular(scaled, silence.subcarriers[clean]),
         stationary(scaled),
     )
     rejected = holm([p_value for _, _, p_value, _ in results], level)

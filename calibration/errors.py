@@ -1,6 +1,6 @@
 """What can go wrong while a lab is measured, or when a record of it is used.
 
-Samples that nothing can be measured of are `hardware.errors.CaptureError`, as for every other use of a capture.
+Samples that nothing can be measured of are `hardware.radio.errors.CaptureError`, as for every other use of a capture.
 """
 
 from phy.errors import AirdpError
@@ -10,8 +10,11 @@ class CalibrationError(AirdpError):
     """Root of this package's errors."""
 
 
-class MeasurementError(CalibrationError):
-    """Arguments that no measurement can be made of: wrong shapes, values out of range, too little signal."""
+class MeasurementError(CalibrationError, ValueError):
+    """Arguments that no measurement can be made of: wrong shapes, values out of range, too little signal.
+
+    A `ValueError` too, which pydantic puts down to the key where a measurement is read from a file.
+    """
 
 
 class RecordError(CalibrationError):

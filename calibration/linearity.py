@@ -5,7 +5,6 @@ of the aggregate and in the sensitivity.
 """
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -13,12 +12,14 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibration.errors import MeasurementError
-from calibration.jsonio import JsonValue, encode
+from calibration.schema import measurement
 from calibration.statistics import check_probability
 
 _DB_PER_NEPER = 20.0 / math.log(10.0)
 # Below 20 dB an amplitude's logarithm is biased by noise, by 0.02 dB at this ratio.
 _LOWEST_AMPLITUDE_RATIO = 10.0
+# Levels are set digitally; this is for rounding of logarithms.
+_LEVEL_TOLERANCE_DB = 0.01
 
 
 class Verdict(Enum):
@@ -29,7 +30,7 @@ class Verdict(Enum):
     UNDECIDED = "undecided: measure for longer"
 
 
-@dataclass(frozen=True)
+@measurement
 class LinearityMeasurement:
     """How received amplitudes follow the set ones, in dB.
 
@@ -61,14 +62,10 @@ class LinearityMeasurement:
             raise MeasurementError(f"linearity of {len(self.set_db)} settings: expected as many deviations, 2 or more")
         check_probability("confidence", self.confidence)
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """JSON-ready fields."""
-        return encode(self)
-
 
 def measure_linearity(
     amplitudes: NDArray[np.float64],
-    received_gains: NDArray[np.complex128],
+    received_gains: NDArray[np.complex128] | NDArray[np.float64],
     gain_std: NDArray[np.float64] | float | None = None,
     tolerance_db: float = 0.1,
     confidence: float = 0.95,
@@ -96,7 +93,7 @@ def measure_linearity(
 
 def measure_attenuator(
     attenuations_db: NDArray[np.float64],
-    received_gains: NDArray[np.complex128],
+    received_gains: NDArray[np.complex128] | NDArray[np.float64],
     gain_std: NDArray[np.float64] | float | None = None,
     tolerance_db: float = 0.1,
     confidence: float = 0.95,
@@ -106,8 +103,47 @@ def measure_attenuator(
     return measure_linearity(amplitudes, received_gains, gain_std, tolerance_db, confidence, kind="attenuator")
 
 
+def gain_change_bound(linearity: LinearityMeasurement, lowest_db: float, confidence: float) -> float:
+    """Factor >= 1 by which the gain at no level differs from that at full scale, upwards or downwards.
+
+    A run sounds at full scale and then sends weaker, with peaks anywhere below full scale. lowest_db: its rms, in the
+    scale of `set_db`. Deviations of all levels are taken from that at 0 dB, where the fit's constant cancels, and the
+    largest holds with probability `confidence` (Bonferroni over the levels). Below the lowest level measured the gain
+    is taken to be what it is there, as amplifiers are linear where they are small.
+
+    An amplifier that turns x into x G(|x|), with a gain that falls and an output |x| G(|x|) that is concave, as one
+    that saturates does, moves no two signals further apart than G(0) times their distance: so this factor bounds a
+    sensitivity, and not only a mean gain. Raises `MeasurementError` unless the measurement reaches from 0 dB to
+    `lowest_db`.
+    """
+    check_probability("confidence", confidence)
+    set_db, deviation_db = np.asarray(linearity.set_db), np.asarray(linearity.deviation_db)
+    if set_db.max() < -_LEVEL_TOLERANCE_DB or set_db.min() > lowest_db + _LEVEL_TOLERANCE_DB:
+        raise MeasurementError(
+            f"linearity was measured from {set_db.max():.1f} to {set_db.min():.1f} dB: expected 0 to {lowest_db:.1f} dB"
+        )
+    full = int(np.argmax(set_db))
+    variances = _level_variances(np.asarray(linearity.deviation_std_db))
+    others = np.arange(set_db.size) != full
+    changes = np.abs(deviation_db - deviation_db[full])[others]
+    stds = np.sqrt(variances + variances[full])[others]
+    quantile = -float(special.ndtri((1.0 - confidence) / 2.0 / stds.size))
+    return math.exp(float(np.max(changes + quantile * stds)) / _DB_PER_NEPER)
+
+
+def _level_variances(deviation_std_db: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variances (L,) of the levels themselves, from those of their deviations from the mean: `_fit` the other way."""
+    count = deviation_std_db.size
+    if count < 3:
+        raise MeasurementError(f"{count} levels do not show their uncertainties: expected 3 or more")
+    total = float(np.sum(deviation_std_db**2)) / (1.0 - 1.0 / count)
+    return np.asarray(np.maximum(deviation_std_db**2 - total / count**2, 0.0) / (1.0 - 2.0 / count))
+
+
 def _levels(
-    received_gains: NDArray[np.complex128], gain_std: NDArray[np.float64] | float | None, count: int
+    received_gains: NDArray[np.complex128] | NDArray[np.float64],
+    gain_std: NDArray[np.float64] | float | None,
+    count: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean received amplitude (L,) and its standard uncertainty (L,)."""
     levels = np.abs(np.asarray(received_gains)).astype(np.float64)

@@ -11,13 +11,12 @@ model leaves unexplained.
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.errors import MeasurementError
-from calibration.jsonio import JsonValue, encode
+from calibration.schema import Complex, measurement
 from calibration.statistics import check_probability
 from phy.estimation import delay_estimate, residual_cfo
 from phy.frame import SoundingFrame, sounding_cells
@@ -32,7 +31,7 @@ _LOWEST_SNR_DB = -10.0
 _LEAST_POWER = 1e-30
 
 
-@dataclass(frozen=True)
+@measurement
 class LinkMeasurement:
     """What a sounding says about one link. `_std` are standard uncertainties; of gains, per real component.
 
@@ -44,9 +43,9 @@ class LinkMeasurement:
     """
 
     transmitter: str
-    gain: complex
+    gain: Complex
     gain_std: float
-    gain_per_subcarrier: tuple[complex, ...]
+    gain_per_subcarrier: tuple[Complex, ...]
     gain_per_subcarrier_std: float
     delay_samples: float
     delay_samples_std: float
@@ -64,10 +63,6 @@ class LinkMeasurement:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise MeasurementError(f"link '{self.transmitter}': {name} = {value}: expected a finite number >= 0")
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """JSON-ready fields; complex numbers are [re, im]."""
-        return encode(self)
 
 
 def measure_link(

@@ -4,23 +4,23 @@
 2 N sigma_hat^2 / sigma^2 ~ chi^2(2 N), which gives every interval here.
 
 Two numbers come out. The *pooled* variance, over all subcarriers that carry nothing but noise, is the best estimate
-where the noise is white. The *quietest* used subcarrier is what protects where it is not: an update may lie on that
-subcarrier alone. `sigma_lower_bound` chooses, allows for unequal I and Q, and errs to the low side: no exclusion, by
-the spur search or by the caller, can raise it above the bound that all subcarriers without a found spur give together.
+where the noise is white. The *quietest* subcarrier is what protects, because an update may lie on that subcarrier
+alone. `sigma_lower_bound` rests on it always: no test of whiteness can vouch for a notch that is too small to be seen
+and large enough to matter. It allows for unequal I and Q, and no exclusion, by the spur search or by the caller, can
+raise it. A single silence is short for that: `calibration.noise_pool` bounds the same from many.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.errors import MeasurementError
-from calibration.jsonio import JsonValue, encode
+from calibration.schema import measurement
 from calibration.silence import Silence, mirrored_pairs, observe_silence, unit_power
-from calibration.spurs import Spur, bin_name, decibels, loud_bins, signed_bin
+from calibration.spurs import LOWEST_LEVEL_DB, Spur, bin_name, loud_bins, signed_bin
 from calibration.statistics import (
     check_probability,
     equal_powers_test,
@@ -30,14 +30,16 @@ from calibration.statistics import (
     variance_lower_factor,
 )
 from phy.numerology import Numerology
-from phy.units import noise_var_real_from_complex
+from phy.units import noise_var_real_from_complex, power_ratio_to_db
 
-# Chance that white noise is accounted by its quietest subcarrier, or circular noise by its quietest direction.
-TEST_LEVEL = 0.01
+CIRCULARITY_SHARE = 0.1
+"""Part of a bound's error that is spent on the bound of the noise's impropriety."""
 _BANDS = 12
+# A direction without any noise is no noise to account with; the bound stays above zero and is worth nothing.
+_LEAST_DIRECTION = 1e-12
 
 
-@dataclass(frozen=True)
+@measurement
 class Impropriety:
     """How far I and Q of the noise are from equal power and no correlation.
 
@@ -63,23 +65,23 @@ class Impropriety:
 
 
 class BoundSource(Enum):
-    """Which measurement a lower bound on the noise rests on."""
+    """Which measurement a lower bound on the noise rests on: the quietest subcarrier of one silence, or of a pool."""
 
-    POOLED = "pooled"
     QUIETEST = "quietest"
+    POOL = "pool"
 
 
-@dataclass(frozen=True)
+@measurement
 class SigmaBound:
-    """Noise per real coordinate that is there with probability `confidence` at least.
+    """Noise per real coordinate that is there on every subcarrier, with probability `confidence` at least.
 
-    bin: bin in FFT order of the subcarrier it rests on, None for all of them.
+    bin: bin in FFT order of the subcarrier it rests on.
     """
 
     noise_var_real: float
     confidence: float
     source: BoundSource
-    bin: int | None
+    bin: int
     reason: str
 
     def __post_init__(self) -> None:
@@ -92,12 +94,8 @@ class SigmaBound:
         """sigma_c, the standard deviation that belongs to the bound."""
         return math.sqrt(self.noise_var_real)
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """JSON-ready fields, with `noise_std_real`."""
-        return {"noise_std_real": self.noise_std_real, **encode(self)}
 
-
-@dataclass(frozen=True)
+@measurement
 class QuietestSubcarrier:
     """The used subcarrier with the least noise.
 
@@ -110,7 +108,7 @@ class QuietestSubcarrier:
     noise_var_real_lower: float
 
 
-@dataclass(frozen=True)
+@measurement
 class NoiseMeasurement:
     """Receiver noise in silence.
 
@@ -186,10 +184,6 @@ class NoiseMeasurement:
         low, _ = variance_factors(self.blocks * kept.size, self.confidence)
         return min(self.ci[0], low * float(kept.mean()))
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """JSON-ready fields."""
-        return encode(self)
-
     def _variances(self, excluded: Sequence[int]) -> NDArray[np.float64]:
         kept = ~np.isin(self.bins, excluded)
         return np.asarray(self.noise_var_real_per_bin)[kept]
@@ -263,7 +257,7 @@ def _quietest(bins: Sequence[int], variances: Sequence[float], blocks: int, conf
 
 
 def _impropriety(silence: Silence, clean: NDArray[np.bool_]) -> Impropriety:
-    pairs = mirrored_pairs(unit_power(silence.cells[:, clean]), silence.numerology.used_subcarriers[clean])
+    pairs = mirrored_pairs(unit_power(silence.cells[:, clean]), silence.subcarriers[clean])
     if not pairs.size:
         return Impropriety(0.0, 0, 1.0)
     rho, p_value = impropriety_test(pairs)
@@ -285,8 +279,10 @@ def _loud_spurs(
                 name=f"interference in {bin_name(number, numerology)}",
                 bin=number,
                 offset_hz=signed_bin(number, numerology) * numerology.subcarrier_spacing_hz,
-                level_dbfs=decibels(max(powers[place] - 2.0 * noise_var_real, 0.0) / numerology.fft_size),
-                excess_db=decibels(float(excess)),
+                level_dbfs=power_ratio_to_db(
+                    (powers[place] - 2.0 * noise_var_real) / numerology.fft_size, LOWEST_LEVEL_DB
+                ),
+                excess_db=power_ratio_to_db(float(excess), LOWEST_LEVEL_DB),
                 p_value=float(p_values[place]),
             )
         )
@@ -313,36 +309,30 @@ def frequency_whiteness(bin_powers: NDArray[np.float64], blocks: int) -> tuple[f
     _, between = equal_powers_test(band_powers, counts)
     _, within = equal_powers_test(grouped, np.full(grouped.shape, float(blocks)))
     levels = band_powers / counts
-    return 10.0 * math.log10(float(levels.max() / levels.min())), independent_minimum(np.array([between, within]))
+    return power_ratio_to_db(float(levels.max() / levels.min())), independent_minimum(np.array([between, within]))
 
 
-def sigma_lower_bound(measurement: NoiseMeasurement, level: float = TEST_LEVEL) -> SigmaBound:
-    """The noise that an accountant may count on: below the truth with probability `SigmaBound.confidence` or more.
+def sigma_lower_bound(measurement: NoiseMeasurement) -> SigmaBound:
+    """The noise that an accountant may count on: with probability `SigmaBound.confidence` or more it is below the truth
+    on every subcarrier at once, whatever the noise's colour.
 
-    Where equal variance over the subcarriers is not rejected at `level`: the lower end of the pooled interval. Else the
-    bound of the quietest used subcarrier, which holds for any colour. Where circularity is rejected, either is lowered
-    to the quietest direction in the plane of I and Q, by 1 - |rho|.
+    The quietest subcarrier in truth, q, is one and the same in every capture, and the smallest measured power is not
+    larger than that of q. So a factor that brings the power of *one* subcarrier below its variance with probability
+    1 - e brings the smallest power below the smallest variance with probability 1 - e at least: the minimum pays for
+    having been looked for by being small. The quietest direction in the plane of I and Q has 1 - |rho| of that
+    variance, and |rho| enters with its upper bound. e is 1 - `bound_confidence`; a tenth of it is for rho.
 
-    The tests are what this rests on: a ripple too small to be seen makes the pooled bound too large by that ripple. It
-    shrinks with the capture's length: with 192 subcarriers and 1,000 blocks (51 ms at 5 MS/s) a slope of 0.2 dB across
-    the band is seen 9 times in 10, and what stays unseen is worth 2 % of the variance at the band's quiet edge. The
-    noise must be Gaussian and stationary: see `NoiseDiagnostics.bound_holds`.
+    The noise must be Gaussian and stationary: see `NoiseDiagnostics.bound_holds`.
     """
-    check_probability("level", level)
-    confidence = measurement.bound_confidence
-    if measurement.whiteness_p >= level:
-        source, number, bound = BoundSource.POOLED, None, measurement.pooled_lower
-        reason = f"equal noise on all subcarriers is not rejected (p = {measurement.whiteness_p:.3g})"
-    else:
-        quietest = measurement.quietest
-        source, number = BoundSource.QUIETEST, quietest.bin
-        bound = min(quietest.noise_var_real_lower, measurement.pooled_lower)
-        reason = f"noise differs between subcarriers (p = {measurement.whiteness_p:.3g}), bin {number} is quietest"
-    impropriety = measurement.impropriety
-    if impropriety.p_value < level:
-        error = (1.0 - confidence) / 10.0
-        confidence -= error
-        lost = impropriety.upper(error)
-        bound *= 1.0 - lost
-        reason += f"; I and Q are unequal or correlated (p = {impropriety.p_value:.3g}), which costs {100 * lost:.2g} %"
-    return SigmaBound(noise_var_real=bound, confidence=confidence, source=source, bin=number, reason=reason)
+    error = 1.0 - measurement.bound_confidence
+    quietest = measurement.quietest
+    factor = variance_lower_factor(measurement.blocks, (1.0 - CIRCULARITY_SHARE) * error)
+    lost = measurement.impropriety.upper(CIRCULARITY_SHARE * error)
+    return SigmaBound(
+        noise_var_real=factor * quietest.noise_var_real * max(1.0 - lost, _LEAST_DIRECTION),
+        confidence=measurement.bound_confidence,
+        source=BoundSource.QUIETEST,
+        bin=quietest.bin,
+        reason=f"bin {quietest.bin} is quietest in {measurement.blocks} blocks; unequal I and Q may cost "
+        f"{100 * lost:.2g} %",
+    )

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from calibration.diagnostics import NoiseDiagnostics, whitened_samples
 from calibration.errors import MeasurementError
-from calibration.noise import BoundSource, NoiseMeasurement, sigma_lower_bound
+from calibration.noise import NoiseMeasurement, sigma_lower_bound
 from calibration.silence import Silence
-from calibration.spurs import decibels, signed_bin
-from phy.units import noise_var_complex_from_real
+from calibration.spurs import LOWEST_LEVEL_DB, signed_bin
+from hardware.foundation.durable import replacing
+from phy.units import noise_var_complex_from_real, power_ratio_to_db, power_ratios_to_db
 
 # Okabe and Ito's colours, told apart by colour-blind readers; markers and line styles tell them apart in grey print.
 BLUE, ORANGE, GREEN, RED, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
@@ -39,9 +40,8 @@ _MOST_LABELS = 6
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a PNG so that `path` never holds half of one."""
-    scratch = path.with_name(f".{path.name}.tmp")
-    figure.savefig(scratch, format="png", dpi=150)
-    scratch.replace(path)
+    with replacing(path) as scratch:
+        figure.savefig(scratch, format="png", dpi=150)
 
 
 def draw_noise(folder: Path, silence: Silence, noise: NoiseMeasurement, diagnostics: NoiseDiagnostics) -> list[Path]:
@@ -85,10 +85,6 @@ def _signed(value: float, digits: int) -> str:
     return f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _decibels(power: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(10.0 * np.log10(np.maximum(power, np.finfo(np.float64).tiny)))
-
-
 def psd_figure(silence: Silence, noise: NoiseMeasurement) -> Figure:
     """Power per FFT bin. Above: as received, with DC and spurs. Below: the noise of the used subcarriers without them.
 
@@ -113,7 +109,7 @@ def _draw_received(panel: Axes, silence: Silence, noise: NoiseMeasurement) -> No
     center = numerology.fft_size // 2
     numbers = np.arange(numerology.fft_size) - center
     spacing_mhz = numerology.subcarrier_spacing_hz / 1e6
-    power_db = _decibels(np.fft.fftshift(silence.raw_bin_power))
+    power_db = power_ratios_to_db(np.fft.fftshift(silence.raw_bin_power), LOWEST_LEVEL_DB)
     inside = np.isin(numbers, numerology.used_subcarriers)
     panel.plot(numbers * spacing_mhz, power_db, color=GREY, linewidth=0.9, label="not used")
     panel.plot(numbers * spacing_mhz, np.where(inside, power_db, np.nan), color=BLUE, linewidth=1.1, label="used")
@@ -147,11 +143,11 @@ def _draw_used(panel: Axes, silence: Silence, noise: NoiseMeasurement) -> None:
     numerology = silence.numerology
     spacing_mhz = numerology.subcarrier_spacing_hz / 1e6
     numbers = numerology.used_subcarriers
-    power_db = _decibels(silence.bin_power)
+    power_db = power_ratios_to_db(silence.bin_power, LOWEST_LEVEL_DB)
     pooled_db = _complex_db(noise.noise_var_real)
     # The scatter of one subcarrier's estimate about the truth is the inverse of its interval.
     low, high = noise.ci_per_bin[0][0], noise.ci_per_bin[0][1]
-    scatter_db = _decibels(noise.noise_var_real_per_bin[0] / np.array([high, low]))
+    scatter_db = power_ratios_to_db(noise.noise_var_real_per_bin[0] / np.array([high, low]), LOWEST_LEVEL_DB)
     ends = np.array([numbers[0] - 0.5, numbers[-1] + 0.5]) * spacing_mhz
     label = "95 % of the bins if white"
     panel.fill_between(ends, *(pooled_db + scatter_db), color=GREY, alpha=0.25, linewidth=0, label=label)
@@ -168,8 +164,8 @@ def _draw_used(panel: Axes, silence: Silence, noise: NoiseMeasurement) -> None:
     )
     bound = sigma_lower_bound(noise)
     bound_db = _complex_db(bound.noise_var_real)
-    rests = "" if bound.source is BoundSource.POOLED else f" (bin {_signed(signed_bin(bound.bin or 0, numerology), 0)})"
-    label = f"accounted{rests}: {_signed(bound_db, 2)} dBFS"
+    rests = f"bin {_signed(signed_bin(bound.bin, numerology), 0)}"
+    label = f"accounted ({rests}): {_signed(bound_db, 2)} dBFS"
     panel.plot(ends, [bound_db] * 2, color="black", linewidth=1.1, linestyle="--", label=label)
     bottom, top = min(float(power_db.min()), bound_db), float(power_db[kept].max())
     panel.set_ylim(bottom - 0.08 * (top - bottom), top + 0.3 * (top - bottom))
@@ -177,7 +173,7 @@ def _draw_used(panel: Axes, silence: Silence, noise: NoiseMeasurement) -> None:
 
 
 def _complex_db(noise_var_real: float) -> float:
-    return decibels(noise_var_complex_from_real(noise_var_real))
+    return power_ratio_to_db(noise_var_complex_from_real(noise_var_real), LOWEST_LEVEL_DB)
 
 
 def histogram_figure(

@@ -25,18 +25,21 @@ from calibration.noise import noise_of
 from calibration.record import DEFAULT_LIFETIME, CalibrationRecord, check_fits, new_record
 from calibration.silence import MIN_BLOCKS, RECOMMENDED_BLOCKS, Silence, observe_silence
 from calibration.timing import TimingMeasurement, measure_timing
-from hardware.errors import CaptureError
-from hardware.lab import Lab, LabRadio, OpenLab, Role
-from hardware.radio import Radio
-from hardware.settings import RadioSettings
+from hardware.lab.model import Lab, LabRadio, Role
+from hardware.lab.opened import OpenLab
+from hardware.radio.contract import Radio
+from hardware.radio.errors import CaptureError
+from hardware.radio.settings import RadioSettings
 from phy.estimation import delay_estimate
 from phy.frame import SoundingFrame, sounding_cells, sounding_samples
 from phy.impairments import rotate
 from phy.modem import demodulate
 from phy.numerology import Numerology
 from phy.pilots import pilot_cells
-from phy.units import db_to_amplitude_ratio
+from phy.units import db_to_amplitude_ratio, db_to_power_ratio
 
+TRANSMITTING = (Role.CLIENT, Role.JAMMER)
+"""Roles of radios whose links are measured; an observer only listens."""
 SCALE, ATTENUATOR = "digital scale", "attenuator"
 """What linearity is measured of."""
 SENT_POINTS = np.array([1, 1j, -1, -1j], dtype=np.complex64)
@@ -44,6 +47,7 @@ SENT_POINTS = np.array([1, 1j, -1, -1j], dtype=np.complex64)
 OnStep = Callable[[int, int, str], None]
 """Called before each step with (steps done, steps in all, what is done now)."""
 _STEPS_PER_TRANSMITTER = 3
+_PLAIN_SNR_DB = 10.0
 
 
 @dataclass(frozen=True)
@@ -51,21 +55,22 @@ class Plan:
     """How long and how often things are measured.
 
     numerology: its sample rate gives way to the one that the receiver reads back. soundings: of each transmitter, at
-    full scale. repeats: soundings at each scale and gain. scales_db: digital amplitudes below full scale.
-    gain_steps: how many steps of gain_step_db (or of what the radio can, where that is coarser) to go down.
-    least_snr_db: scales and gains that would arrive weaker are left out. search_samples: how far from the sample
-    commanded a frame is looked for. turnaround_samples: from a command to its first sample.
+    full scale. repeats: soundings at each scale and gain, more where they arrive weaker than 10 dB above the noise.
+    scales_db: digital amplitudes below full scale. gain_steps: how many steps of gain_step_db (or of what the radio
+    can, where that is coarser) to go down. least_snr_db: scales and gains that would arrive weaker are left out.
+    search_samples: how far from the sample commanded a frame is looked for. turnaround_samples: from a command to its
+    first sample.
     """
 
     numerology: Numerology = field(default_factory=Numerology)
     silence_samples: int = RECOMMENDED_BLOCKS * 256
     symbols: int = 32
     soundings: int = 8
-    repeats: int = 2
+    repeats: int = 4
     scales_db: tuple[float, ...] = (0.0, -3.0, -6.0, -9.0, -12.0, -15.0, -18.0, -21.0, -24.0)
     gain_steps: int = 8
     gain_step_db: float = 0.25
-    least_snr_db: float = 10.0
+    least_snr_db: float = 3.0
     search_samples: int = 2048
     turnaround_samples: int = 16384
     confidence: float = 0.95
@@ -130,7 +135,7 @@ def linearity_key(transmitter: str, kind: str) -> str:
 
 def receiver_name(lab: Lab) -> str:
     """What a record calls its receiver: a radio of another lab, or reached through another backend, is another one."""
-    return f"{lab.ps.name} of {lab.name} ({lab.backend})"
+    return f"{lab.ps.name} of {lab.name} ({lab.backend.name})"
 
 
 def calibrate(
@@ -146,7 +151,7 @@ def calibrate(
     silence; `MeasurementError` for a transmitter that is not heard; whatever the radios raise.
     """
     plan = plan or Plan()
-    transmitters = [radio for radio in lab.lab.radios if radio.role is not Role.PS]
+    transmitters = [radio for radio in lab.lab.radios if radio.role in TRANSMITTING]
     steps = _Steps(1 + _STEPS_PER_TRANSMITTER * len(transmitters), on_step)
     steps.begin(f"silence of {plan.silence_samples} samples")
     for radio in lab.radios.values():
@@ -192,7 +197,7 @@ def check_lab(record: CalibrationRecord, lab: OpenLab, now: datetime, numerology
         now,
         receiver=receiver_name(lab.lab),
         transmitter_settings={
-            radio.name: lab.radios[radio.name].settings for radio in lab.lab.radios if radio.role is not Role.PS
+            radio.name: lab.radios[radio.name].settings for radio in lab.lab.radios if radio.role in TRANSMITTING
         },
     )
 
@@ -282,8 +287,10 @@ class _Turn:
         link = measure_sounding(capture.samples, plan.frame, name, plan.search_samples)
         return _Sounding(capture.samples, plan.search_samples, start, link)
 
-    def _repeat(self, scale: float = 1.0) -> list[LinkMeasurement]:
-        return [self._sound(scale).link for _ in range(self._plan.repeats)]
+    def _repeat(self, snr_db: float, scale: float = 1.0) -> list[LinkMeasurement]:
+        """Soundings that arrive at `snr_db`; the weak ones as often as it takes to know them as well as the others."""
+        more = max(1.0, db_to_power_ratio(_PLAIN_SNR_DB - snr_db))
+        return [self._sound(scale).link for _ in range(math.ceil(self._plan.repeats * more))]
 
     def _scale(self, snr_db: float, settings: RadioSettings) -> LinearityMeasurement | str:
         del settings
@@ -291,8 +298,10 @@ class _Turn:
         if len(scales_db) < 3:
             return self._too_weak(snr_db)
         scales = np.array([db_to_amplitude_ratio(scale_db) for scale_db in scales_db])
-        gains, stds = _levels([self._repeat(float(scale)) for scale in scales])
-        return measure_linearity(scales, gains, stds, confidence=self._plan.confidence)
+        soundings = [
+            self._repeat(snr_db + scale_db, float(scale)) for scale_db, scale in zip(scales_db, scales, strict=True)
+        ]
+        return measure_linearity(scales, *_levels(soundings), confidence=self._plan.confidence)
 
     def _attenuator(self, snr_db: float, settings: RadioSettings) -> LinearityMeasurement | str:
         """From the lab's gain downwards: never above it, whatever the limits would allow."""
@@ -311,9 +320,8 @@ class _Turn:
         for drop_db in drops_db:
             read_back = self._radio.configure(replace(wanted, tx_gain_db=wanted.tx_gain_db - drop_db))
             attenuations_db.append(settings.tx_gain_db - read_back.tx_gain_db)
-            links.append(self._repeat())
-        gains, stds = _levels(links)
-        return measure_attenuator(np.array(attenuations_db), gains, stds, confidence=self._plan.confidence)
+            links.append(self._repeat(snr_db - drop_db))
+        return measure_attenuator(np.array(attenuations_db), *_levels(links), confidence=self._plan.confidence)
 
     def _strong_enough(self, levels_db: Sequence[float], snr_db: float) -> list[float]:
         return [level_db for level_db in levels_db if snr_db + level_db >= self._plan.least_snr_db]
@@ -325,11 +333,11 @@ class _Turn:
         )
 
 
-def _levels(links: Sequence[Sequence[LinkMeasurement]]) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
-    """Gains (L, R) and the standard uncertainty (L,) of one of them."""
-    gains = np.array([[link.gain for link in row] for row in links], dtype=np.complex128)
-    stds = np.array([np.sqrt(np.mean([link.gain_std**2 for link in row])) for row in links])
-    return gains, stds
+def _levels(links: Sequence[Sequence[LinkMeasurement]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean amplitudes (L,) and their standard uncertainties (L,)."""
+    amplitudes = np.array([np.mean([abs(link.gain) for link in row]) for row in links])
+    stds = np.array([np.sqrt(np.mean([link.gain_std**2 for link in row]) / len(row)) for row in links])
+    return amplitudes, stds
 
 
 def relative_delays(links: Sequence[LinkMeasurement], numerology: Numerology) -> NDArray[np.float64]:

@@ -1,28 +1,30 @@
 """What was measured, bound to what it was measured with, as a JSON file.
 
 A noise measured at another gain, rate or band, on another receiver, or last month, says nothing about the noise of
-today. So the noise that an accountant may count on leaves a record only through `sigma_for`, after `check_fits`.
+today. So a record is used only after `check_fits`, and a run compares it with every silence of its own.
 """
 
 import dataclasses
 import json
 import math
-import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pydantic import AwareDatetime, ValidationError
+
 from calibration.diagnostics import NoiseDiagnostics
 from calibration.errors import MismatchedRecordError, RecordError, StaleRecordError
-from calibration.jsonio import JsonValue, decode, encode
 from calibration.linearity import LinearityMeasurement
 from calibration.links import LinkMeasurement
-from calibration.noise import NoiseMeasurement, SigmaBound, sigma_lower_bound
+from calibration.noise import NoiseMeasurement, sigma_lower_bound
+from calibration.schema import Foreign, JsonValue, from_json, measurement, to_json
 from calibration.timing import TimingMeasurement
-from hardware.settings import RadioSettings
+from hardware.foundation.durable import write_atomically
+from hardware.foundation.sections import explain
+from hardware.radio.settings import RadioSettings
 from phy.numerology import Numerology
 
 SCHEMA_VERSION = 1
@@ -33,9 +35,10 @@ TRANSMITTER_SETTINGS = ("sample_rate_hz", "tx_center_hz", "bandwidth_hz", "tx_ga
 # Settings are compared as read back, where a step of the hardware is far larger than these.
 _FREQUENCY_TOLERANCE = 1e-7
 _GAIN_TOLERANCE_DB = 0.01
+_MOST_PROBLEMS = 3
 
 
-@dataclass(frozen=True)
+@measurement
 class CalibrationRecord:
     """One calibration of a lab.
 
@@ -44,13 +47,13 @@ class CalibrationRecord:
     """
 
     schema_version: int
-    created: datetime
-    expires: datetime
+    created: AwareDatetime
+    expires: AwareDatetime
     versions: dict[str, str]
     receiver: str
-    settings: RadioSettings
-    transmitter_settings: dict[str, RadioSettings]
-    numerology: Numerology
+    settings: Foreign[RadioSettings]
+    transmitter_settings: dict[str, Foreign[RadioSettings]]
+    numerology: Foreign[Numerology]
     noise: NoiseMeasurement
     diagnostics: NoiseDiagnostics
     links: dict[str, LinkMeasurement]
@@ -63,9 +66,6 @@ class CalibrationRecord:
             raise RecordError(
                 f"schema_version is {self.schema_version}: expected {SCHEMA_VERSION}; calibrate again with this version"
             )
-        for name, time in (("created", self.created), ("expires", self.expires)):
-            if time.tzinfo is None:
-                raise RecordError(f"{name} is {time}, a time without zone: expected UTC")
         if self.expires <= self.created:
             raise RecordError(f"expires is {self.expires}: expected a time after created, {self.created}")
         if not _same("sample_rate_hz", self.settings.sample_rate_hz, self.numerology.sample_rate_hz):
@@ -84,31 +84,22 @@ class CalibrationRecord:
             if name not in self.transmitter_settings:
                 raise RecordError(f"transmitter_settings lacks '{name}', which has a link: expected its settings")
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """Everything, JSON-ready: what a file holds."""
-        return encode(self)
-
     def summary_json(self) -> dict[str, JsonValue]:
         """What a person or a script wants first: noise_var_real, ci, confidence, the bound, diagnostics, links."""
-        noise = self.noise.to_json()
+        noise, bound = to_json(self.noise), sigma_lower_bound(self.noise)
         return {
             "noise_var_real": noise["noise_var_real"],
             "ci": noise["ci"],
             "confidence": noise["confidence"],
-            "lower_bound": sigma_lower_bound(self.noise).to_json(),
+            "lower_bound": {"noise_std_real": bound.noise_std_real, **to_json(bound)},
             "dc": noise["dc"],
             "spurs": noise["spurs"],
-            "diagnostics": self.diagnostics.to_json(),
-            "links": {name: link.to_json() for name, link in self.links.items()},
+            "diagnostics": to_json(self.diagnostics),
+            "links": {name: to_json(link) for name, link in self.links.items()},
             "created": self.created.isoformat(),
             "expires": self.expires.isoformat(),
             "receiver": self.receiver,
         }
-
-    @classmethod
-    def from_json(cls, value: object, where: str = "record") -> "CalibrationRecord":
-        """A record from a parsed file; raises `RecordError` that names the key at fault."""
-        return decode(cls, value, where)
 
 
 def new_record(
@@ -158,39 +149,43 @@ def measured_with() -> dict[str, str]:
 
 def save_record(record: CalibrationRecord, path: Path) -> None:
     """Write `record` so that after any crash `path` holds the old file or the new one, never half of one."""
-    scratch = path.with_name(f".{path.name}.tmp")
-    with scratch.open("w", encoding="utf-8") as file:
-        json.dump(record.to_json(), file, indent=1, allow_nan=False)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    scratch.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_atomically(path, json.dumps(to_json(record), indent=1, allow_nan=False).encode() + b"\n")
 
 
 def load_record(path: Path) -> CalibrationRecord:
     """Read a record; raises `RecordError` that names the file and the key at fault."""
+    return parse_record(read_record(path), str(path))
+
+
+def read_record(path: Path) -> bytes:
+    """The content of a record's file, not looked at; raises `RecordError` where it cannot be read."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise RecordError(f"calibration record {path} does not exist: calibrate the lab first") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise RecordError(f"calibration record {path} cannot be read: {error}") from error
+
+
+def parse_record(content: bytes, source: str) -> CalibrationRecord:
+    """The record that a file's content is. source: the file, which a `RecordError` names beside the key at fault."""
+    try:
+        value = json.loads(content, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"calibration record {source} cannot be read: {error}") from error
     except RecordError as error:
-        raise RecordError(f"calibration record {path}: {error}") from error
+        raise RecordError(f"calibration record {source}: {error}") from error
     if isinstance(value, dict) and value.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecordError(
-            f"calibration record {path}: schema_version is {value['schema_version']!r}: expected {SCHEMA_VERSION}; "
+            f"calibration record {source}: schema_version is {value['schema_version']!r}: expected {SCHEMA_VERSION}; "
             "calibrate again with this version"
         )
     try:
-        return CalibrationRecord.from_json(value)
+        return from_json(CalibrationRecord, content)
+    except ValidationError as error:
+        raise RecordError(f"calibration record {source}: {explain(error, None, value, most=_MOST_PROBLEMS)}") from error
     except RecordError as error:
-        raise RecordError(f"calibration record {path}: {error}") from error
+        raise RecordError(f"calibration record {source}: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -199,6 +194,22 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         raise RecordError(f"the key '{next(name for name in names if names.count(name) > 1)}' is there twice")
     return made
+
+
+def require_current(record: CalibrationRecord, now: datetime) -> None:
+    """Raise `StaleRecordError` for a record that has expired, or comes from the future. now: with a zone."""
+    if now.tzinfo is None:
+        raise RecordError(f"now is {now}, a time without zone: expected UTC")
+    if now < record.created:
+        raise StaleRecordError(
+            f"the calibration was made at {_show(record.created)}, which is after now, {_show(now)}: set the clock, or "
+            "calibrate again"
+        )
+    if now >= record.expires:
+        raise StaleRecordError(
+            f"the calibration of {_show(record.created)} expired at {_show(record.expires)}, now it is {_show(now)}: "
+            "calibrate again"
+        )
 
 
 def check_fits(
@@ -214,18 +225,7 @@ def check_fits(
     settings: the receiver's, as read back now; transmitter_settings: those of the transmitters whose links are to be
     used. `StaleRecordError`: expired, or from the future. `MismatchedRecordError`: names every value that differs.
     """
-    if now.tzinfo is None:
-        raise RecordError(f"now is {now}, a time without zone: expected UTC")
-    if now < record.created:
-        raise StaleRecordError(
-            f"the calibration was made at {_show(record.created)}, which is after now, {_show(now)}: set the clock, or "
-            "calibrate again"
-        )
-    if now >= record.expires:
-        raise StaleRecordError(
-            f"the calibration of {_show(record.created)} expired at {_show(record.expires)}, now it is {_show(now)}: "
-            "calibrate again"
-        )
+    require_current(record, now)
     problems = _settings_differ("", record.settings, settings, RECEIVER_SETTINGS)
     for name, current in (transmitter_settings or {}).items():
         if name not in record.transmitter_settings:
@@ -246,18 +246,6 @@ def check_fits(
             f"the calibration of {_show(record.created)} was taken with other settings: {'; '.join(problems)}; "
             "calibrate again, or go back to the settings of the record"
         )
-
-
-def sigma_for(
-    record: CalibrationRecord,
-    settings: RadioSettings,
-    numerology: Numerology,
-    now: datetime,
-    receiver: str | None = None,
-) -> SigmaBound:
-    """The noise that an accountant may count on, or an error of `check_fits`: never a sigma that does not fit."""
-    check_fits(record, settings, numerology, now, receiver)
-    return sigma_lower_bound(record.noise)
 
 
 def _settings_differ(prefix: str, taken: RadioSettings, current: RadioSettings, names: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from calibration.spurs import Spur, remove_spurs
-from hardware.errors import CaptureError
+from hardware.radio.errors import CaptureError
 from phy.numerology import Numerology
 
 MIN_BLOCKS = 16
@@ -25,7 +25,7 @@ _MOST_SATURATED = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Silence:
-    """cells: complex64 (blocks, used), noise with DC and tones taken out; bins: int64 (used,) FFT bin of each column.
+    """cells: complex64 (blocks, K), noise with DC and tones taken out; bins: int64 (K,) FFT bin of each column.
 
     Columns are in order of frequency. raw_bin_power: (fft_size,) mean |z|^2 per bin in FFT order with everything in
     it. dc, tones: what was taken out.
@@ -44,8 +44,14 @@ class Silence:
         return int(self.cells.shape[0])
 
     @property
+    def subcarriers(self) -> NDArray[np.int64]:
+        """(K,) signed subcarrier numbers of `bins`, ascending."""
+        half = self.numerology.fft_size // 2
+        return np.asarray((self.bins + half) % self.numerology.fft_size - half)
+
+    @property
     def bin_power(self) -> NDArray[np.float64]:
-        """(used,) mean of |z|^2 over the blocks: noise_var_complex of each used subcarrier."""
+        """(K,) mean of |z|^2 over the blocks: noise_var_complex of each subcarrier."""
         return mean_power(self.cells)
 
 
@@ -74,8 +80,13 @@ def unit_power(cells: NDArray[np.complex64]) -> NDArray[np.complex64]:
     return np.asarray(cells / np.sqrt(mean_power(cells)), dtype=np.complex64)
 
 
-def observe_silence(samples: NDArray[np.complex64], numerology: Numerology) -> Silence:
+def observe_silence(
+    samples: NDArray[np.complex64], numerology: Numerology, bins: NDArray[np.int64] | None = None
+) -> Silence:
     """Cells of a silent capture, samples (n,); what remains after the last whole block is not used.
+
+    bins: FFT bins in order of frequency in which the noise matters, for example those that sidelobes of the payload
+    reach too; the used ones where none are given.
 
     Raises `CaptureError` for fewer than 16 blocks, NaN or infinite samples, a block of zeros (a lost buffer or a dead
     receiver), the same value throughout, or more than 1 in 1000 samples at full scale.
@@ -83,7 +94,7 @@ def observe_silence(samples: NDArray[np.complex64], numerology: Numerology) -> S
     checked = check_silence(samples, numerology)
     raw = _blocks(checked, numerology)
     rest, dc, tones = remove_spurs(checked, numerology)
-    bins = numerology.used_bins
+    bins = numerology.used_bins if bins is None else bins
     return Silence(
         numerology=numerology,
         cells=_blocks(rest, numerology)[:, bins],

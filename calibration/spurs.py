@@ -5,7 +5,6 @@ measured, and reported.
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibration.errors import MeasurementError
-from calibration.jsonio import JsonValue, encode
+from calibration.schema import measurement
 from phy.numerology import Numerology
 from phy.units import power_ratio_to_db
 
@@ -33,7 +32,7 @@ _FLOOR_GROUP = 1024
 _NEIGHBOURS = 16
 
 
-@dataclass(frozen=True)
+@measurement
 class Spur:
     """Something that is not noise.
 
@@ -56,15 +55,6 @@ class Spur:
         if not 0.0 <= self.p_value <= 1.0:
             raise MeasurementError(f"spur '{self.name}' has the p-value {self.p_value}: expected 0 to 1")
 
-    def to_json(self) -> dict[str, JsonValue]:
-        """JSON-ready fields."""
-        return encode(self)
-
-
-def decibels(power: float) -> float:
-    """10 log10(power), never below `LOWEST_LEVEL_DB`."""
-    return max(power_ratio_to_db(power), LOWEST_LEVEL_DB)
-
 
 def signed_bin(number: int, numerology: Numerology) -> int:
     """Bin in FFT order as a signed subcarrier number, -N/2 ... N/2 - 1."""
@@ -84,8 +74,8 @@ def dc_spur(mean: complex, count: int, noise_var_complex: float, numerology: Num
         name="DC",
         bin=numerology.dc_bin,
         offset_hz=0.0,
-        level_dbfs=decibels(power),
-        excess_db=decibels(1.0 + numerology.fft_size * power / noise_var_complex),
+        level_dbfs=power_ratio_to_db(power, LOWEST_LEVEL_DB),
+        excess_db=power_ratio_to_db(1.0 + numerology.fft_size * power / noise_var_complex, LOWEST_LEVEL_DB),
         p_value=math.exp(-min(count * power / noise_var_complex, 700.0)),
     )
 
@@ -167,8 +157,8 @@ def _spur(number: int, lines: list[_Line], noise_var_complex: float, numerology:
         name=f"{kind} at {offset_hz / 1e3:+.2f} kHz in {bin_name(number, numerology)}",
         bin=number,
         offset_hz=offset_hz,
-        level_dbfs=decibels(power),
-        excess_db=decibels(1.0 + numerology.fft_size * power / noise_var_complex),
+        level_dbfs=power_ratio_to_db(power, LOWEST_LEVEL_DB),
+        excess_db=power_ratio_to_db(1.0 + numerology.fft_size * power / noise_var_complex, LOWEST_LEVEL_DB),
         p_value=min(line.p_value for line in lines),
     )
 

@@ -1,18 +1,17 @@
 """When a burst that was to leave at sample t arrives: fixed offset, jitter, and how far the clocks drift apart."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from calibration.errors import MeasurementError
-from calibration.jsonio import JsonValue, encode
+from calibration.schema import measurement
 from calibration.statistics import check_probability, chi_square_quantile
 
 
-@dataclass(frozen=True)
+@measurement
 class TimingMeasurement:
     """Arrival minus the sample commanded, over repeated soundings of one transmitter.
 
@@ -37,10 +36,6 @@ class TimingMeasurement:
         check_probability("confidence", self.confidence)
         if not 0.0 <= self.jitter_ci_samples[0] <= self.jitter_samples <= self.jitter_ci_samples[1]:
             raise MeasurementError(f"jitter {self.jitter_samples} lies outside its interval {self.jitter_ci_samples}")
-
-    def to_json(self) -> dict[str, JsonValue]:
-        """JSON-ready fields."""
-        return encode(self)
 
 
 def measure_timing(

@@ -1,0 +1,47 @@
+"""What one silence says to a pool of silences: power by bin, and how unequal I and Q are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.errors import MeasurementError
+from calibration.silence import Silence, mirrored_pairs, unit_power
+from calibration.spurs import loud_bins
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What one silence says to a pool. bins: int64 (K,). powers: float64 (K,), mean |z|^2 over the `blocks` blocks.
+
+    steady: bool (K,), False where more than noise was found. pseudo: sum of u^2 over `pairs` values of unit power that
+    show an I/Q imbalance (`mirrored_pairs`).
+    """
+
+    bins: NDArray[np.int64]
+    blocks: int
+    powers: NDArray[np.float64]
+    steady: NDArray[np.bool_]
+    pseudo: complex
+    pairs: int
+
+    def __post_init__(self) -> None:
+        """Refuse what no silence has."""
+        if self.blocks < 1 or not (self.bins.shape == self.powers.shape == self.steady.shape) or self.bins.ndim != 1:
+            raise MeasurementError(f"a spectrum of {self.blocks} blocks with powers {self.powers.shape}: expected (K,)")
+        if not (np.all(np.isfinite(self.powers)) and np.all(self.powers > 0)):
+            raise MeasurementError("a spectrum with a power that is not above 0: the receiver is not on")
+
+    @property
+    def level(self) -> float:
+        """Mean power of the bins that hold noise alone."""
+        return float(self.powers[self.steady].mean()) if self.steady.any() else float(self.powers.mean())
+
+
+def spectrum_of(silence: Silence) -> Spectrum:
+    """The spectrum of a silence, over the bins in which it was observed."""
+    powers = silence.bin_power
+    loud, _ = loud_bins(powers, silence.blocks)
+    steady = ~(loud | np.isin(silence.bins, [tone.bin for tone in silence.tones]))
+    pairs = mirrored_pairs(unit_power(silence.cells[:, steady]), silence.subcarriers[steady]).astype(np.complex128)
+    return Spectrum(silence.bins, silence.blocks, powers, steady, complex(np.sum(pairs * pairs)), pairs.size)
