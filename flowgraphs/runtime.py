@@ -19,6 +19,7 @@ from types import MappingProxyType, TracebackType
 from typing import IO, Self
 
 from flowgraphs.build import INSTALL
+from flowgraphs.control import control_proxy
 from flowgraphs.errors import FlowgraphError, UnknownNameError
 from flowgraphs.parameters import CONTROL_ADDRESS, CONTROL_PORT, Value
 from flowgraphs.source import Flowgraph, describe_text
@@ -171,9 +172,8 @@ class FlowgraphProcess:
             self._log = None
 
     def _answers(self) -> bool:
-        transport = _ImpatientTransport()
         try:
-            with xmlrpc.client.ServerProxy(self.control_url, transport=transport) as server:
+            with control_proxy(self.control_url, _ANSWER_S) as server:
                 return bool(server.get_control_port() == self.parameters[CONTROL_PORT])
         except (OSError, http.client.HTTPException, xmlrpc.client.Error):
             return False
@@ -192,13 +192,6 @@ class FlowgraphProcess:
                 f"{self.name} cannot listen at {' and '.join(taken)}: already in use; "
                 "end the other program, or choose another address"
             )
-
-
-class _ImpatientTransport(xmlrpc.client.Transport):
-    def make_connection(self, host: "tuple[str, dict[str, str]] | str") -> http.client.HTTPConnection:
-        connection = super().make_connection(host)
-        connection.timeout = _ANSWER_S
-        return connection
 
 
 def _complete(flowgraph: Flowgraph, given: Mapping[str, Value]) -> Mapping[str, Value]:

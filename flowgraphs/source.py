@@ -22,6 +22,8 @@ GROUPS = ("device", "noise")
 NO_CHOICES: Mapping[str, str] = MappingProxyType({})
 
 _ADDER = "summation"
+# Choices of the two groups.
+_NO_DEVICE, _HOST = "zeromq", "host"
 _KINDS = {"str": Kind.TEXT, "intx": Kind.INTEGER, "eng_float": Kind.REAL}
 _NOT_DRAWN_TWICE = ("parameter", "variable", "note")
 
@@ -46,6 +48,21 @@ class Flowgraph:
     parameters: Mapping[str, Parameter]
     binds: tuple[str, ...]
     connects: tuple[str, ...]
+
+    @property
+    def device(self) -> str:
+        """What it sends and receives through; empty where it has no such choice."""
+        return self.choices.get("device", ("",))[0]
+
+    @property
+    def on_the_air(self) -> bool:
+        """Whether that is a radio."""
+        return self.device not in ("", _NO_DEVICE)
+
+    @property
+    def noise_of_its_own(self) -> bool:
+        """Whether it makes the noise that it sends by itself, which is not cryptographically random."""
+        return self.choices.get("noise", (_HOST,))[0] != _HOST
 
 
 def source_file(name: str) -> Path:
