@@ -1,6 +1,6 @@
 """Independent random streams of one seed, addressed by purpose and number instead of by order of use.
 
-A stream's generator depends only on (seed, purpose, numbers), never on what was drawn before. A resumed run therefore
+What a stream draws depends only on (seed, purpose, numbers), never on what was drawn before. A resumed run therefore
 draws what an uninterrupted one would have, and the number of workers changes nothing.
 
 These are for simulation. Noise that protects data on a real radio must not come from a seed.
@@ -9,6 +9,8 @@ These are for simulation. Noise that protects data on a real radio must not come
 from enum import IntEnum
 
 import numpy as np
+
+from hardware.foundation.random_streams import keyed_generator
 
 
 class Stream(IntEnum):
@@ -22,8 +24,10 @@ class Stream(IntEnum):
     NOISE = 5
     JAMMER = 6
     BOUND = 7
+    AUDIT = 8
+    DITHER = 9
 
 
 def generator(seed: int, stream: Stream, *numbers: int) -> np.random.Generator:
-    """Generator of `stream` for, say, one uplink and one client. SFC64: the fastest of NumPy's for Gaussians."""
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(int(stream), *numbers))))
+    """Generator of `stream` for, say, one uplink and one client."""
+    return keyed_generator(seed, stream, *numbers)

@@ -15,7 +15,7 @@ class ShadowedPackageError(ImportError):
 
 def check_one_place() -> Path:
     """The folder that holds all four packages; raises `ShadowedPackageError` naming the one that is elsewhere."""
-    home = Path(__file__).resolve().parents[2]
+    home = Path(__file__).resolve().parents[1]
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         found = Path(spec.origin).resolve() if spec and spec.origin else None

@@ -1,4 +1,4 @@
-"""GNU Radio's side of two benchmarks: a program for the Python that has GNU Radio, started by `gnuradio_speed`.
+"""GNU Radio's side of two benchmarks: a program for the Python that has GNU Radio, started by `gnuradio_side`.
 
     gnuradio_worker.py modem SETTINGS    measures OFDM flowgraphs, one for each line that it reads
     gnuradio_worker.py relay SETTINGS    a flowgraph that receives samples by ZeroMQ and sends them on

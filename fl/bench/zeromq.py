@@ -1,156 +1,27 @@
-"""How fast GNU Radio does what the modem does, and how fast samples travel through it, for `airdp bench`."""
+"""Samples that travel through a flowgraph of GNU Radio by ZeroMQ, against ZeroMQ alone."""
 
-import json
-import os
-import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Self
 
 import numpy as np
 import zmq
 
-from fl.experiment import gnuradio_worker
-from fl.experiment.paper_uplink import Seconds
+from fl.bench.gnuradio_side import worker
+from fl.bench.measure import Measurement, compare
+from fl.learning.workforce import cores
 from flowgraphs.errors import FlowgraphError
-from flowgraphs.runtime import gnuradio_python
-from hardware.gnuradio_wire import encode
-from phy.modem import demodulate, modulate
-from phy.numerology import Numerology
+from hardware.gnuradio.wire import encode
 
-DIRECTIONS = ("modulate", "demodulate")
 _HIGH_WATER_MARK = 4
 _TIMEOUT_MS = 20_000
 _LOOK_UP_MS = 200
 _SAMPLE_BYTES = np.dtype(np.complex64).itemsize
-
-Ask = Callable[..., dict[str, Any]]
-
-
-@contextmanager
-def worker(role: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Ask]]:
-    """`gnuradio_worker` as a process of its own: the version of GNU Radio, and a function that asks it."""
-    command = [gnuradio_python(), gnuradio_worker.__file__, role, json.dumps(settings)]
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        # Leaving closes its input, which ends it, and waits.
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
-    ):
-        questions, answers = process.stdin, process.stdout
-        if questions is None or answers is None:
-            raise FlowgraphError("GNU Radio's side of the benchmark has no pipes")
-
-        def ask(**request: Any) -> dict[str, Any]:
-            try:
-                questions.write(json.dumps(request) + "\n")
-                questions.flush()
-            except BrokenPipeError as error:
-                raise FlowgraphError(_last_words(errors)) from error
-            return _answer(answers, errors)
-
-        try:
-            yield _answer(answers, errors)["gnuradio"], ask
-        except BaseException:
-            process.kill()
-            raise
-
-
-def _answer(answers: IO[str], errors: IO[str]) -> dict[str, Any]:
-    line = answers.readline()
-    if not line:
-        raise FlowgraphError(_last_words(errors))
-    answer: dict[str, Any] = json.loads(line)
-    return answer
-
-
-def _last_words(errors: IO[str]) -> str:
-    errors.seek(0)
-    lines = [line.strip() for line in errors.read().splitlines() if line.strip() and ":info:" not in line]
-    return f"GNU Radio's side of the benchmark has ended: {lines[-1] if lines else 'it says nothing'}"
-
-
-@contextmanager
-def one_core() -> Iterator[int]:
-    """This thread on one core, and which; what it starts inherits that."""
-    before = os.sched_getaffinity(0)
-    core = max(before)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield core
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@dataclass(frozen=True)
-class ModemWork:
-    """Samples to be modulated, and as many to be demodulated. packet_symbols: of the paper's uplink.
-
-    gnuradio_packet_symbols: with which GNU Radio is fastest; its five buffers leave the cache sooner than our two.
-    """
-
-    samples: int = 40_000_000
-    packet_symbols: int = 406
-    gnuradio_packet_symbols: int = 203
-    numerology: Numerology = field(default_factory=Numerology)
-
-    def settings(self, core: int) -> dict[str, Any]:
-        """For `gnuradio_worker`."""
-        return {
-            "core": core,
-            "fft_size": self.numerology.fft_size,
-            "cp_samples": self.numerology.cp_samples,
-            "carriers": self.numerology.used_subcarriers.tolist(),
-            "packet_symbols": self.gnuradio_packet_symbols,
-        }
-
-    def ours(self) -> dict[str, Callable[[], Seconds]]:
-        """By direction: what the samples take, packet after packet from one array to another."""
-        rng = np.random.default_rng(1)
-        shape = (self.packet_symbols, self.numerology.data_subcarriers)
-        cells = (0.1 * (rng.standard_normal(shape) + 1j * rng.standard_normal(shape))).astype(np.complex64)
-        samples = modulate(cells, self.numerology)
-        works: dict[str, Callable[[], object]] = {
-            "modulate": lambda: modulate(cells, self.numerology, out=samples),
-            "demodulate": lambda: demodulate(samples, self.numerology),
-        }
-        packets = max(1, round(self.samples / samples.size))
-
-        def timed(work: Callable[[], object]) -> Seconds:
-            begun = Seconds.now()
-            for _ in range(packets):
-                work()
-            took = Seconds.now().since(begun)
-            part = self.samples / (packets * samples.size)
-            return Seconds(took.wall * part, took.cpu * part)
-
-        return {direction: partial(timed, work) for direction, work in works.items()}
-
-
-@dataclass(frozen=True)
-class ModemTimes:
-    """One (ours, GNU Radio's) for each repetition, by direction."""
-
-    gnuradio_version: str
-    pairs: dict[str, list[tuple[Seconds, Seconds]]]
-
-
-def time_modems(work: ModemWork, repeats: int) -> ModemTimes:
-    """Ours and GNU Radio's in alternation on one and the same core; the first of each warms up and is left out."""
-    pairs: dict[str, list[tuple[Seconds, Seconds]]] = {direction: [] for direction in DIRECTIONS}
-    with one_core() as core, worker("modem", work.settings(core)) as (version, ask):
-        ours = work.ours()
-        for _ in range(repeats + 1):
-            for direction in DIRECTIONS:
-                own = ours[direction]()
-                theirs = ask(work=direction, samples=work.samples)
-                pairs[direction].append((own, Seconds(theirs["wall_s"], theirs["cpu_s"])))
-    return ModemTimes(version, {direction: timed[1:] for direction, timed in pairs.items()})
 
 
 @dataclass(frozen=True)
@@ -240,3 +111,24 @@ def zeromq_routes(work: ZeromqWork) -> Iterator[tuple[str, SampleRoute, SampleRo
         direct = stack.enter_context(SampleRoute(work, addresses["direct"], addresses["direct"]))
         version, _ = stack.enter_context(worker("relay", settings))
         yield version, relayed, direct
+
+
+WORK = ZeromqWork()
+
+
+def zeromq(repeats: int) -> Measurement:
+    """Through a flowgraph and back, against pyzmq alone."""
+    work = WORK
+    with zeromq_routes(work) as (version, relayed, direct):
+        measured = compare(
+            relayed.transfer,
+            direct.transfer,
+            repeats,
+            workload=f"pyzmq, PULL source and PUSH sink of GNU Radio {version} with tags, pyzmq: "
+            f"{work.messages} messages of {work.message_samples} samples",
+            reference="the same messages from PUSH to PULL, pyzmq alone",
+            facts={"cores": cores()},
+        )
+    samples = work.messages * work.message_samples / 1e6
+    rates = {"msps": samples / measured.ours_s, "pyzmq_alone_msps": samples / measured.reference_s}
+    return replace(measured, facts={**{key: round(rate, 1) for key, rate in rates.items()}, **measured.facts})

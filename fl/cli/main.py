@@ -1,6 +1,7 @@
-"""The command line. Each subcommand is a module in `fl.experiment.commands`, imported only when it is called.
+"""The command line. Each subcommand is a module of a group in `fl.cli`; what is heavy is imported when it is called.
 
-Exit codes: 0 done; 2 something given cannot be used, one line on stderr says what; 130 interrupted, 143 terminated.
+Exit codes: 0 done; 2 something given cannot be used, one line on stderr says what; 3 a claim is refuted
+(`validate`, `audit`), or a recorded run does not come out again (`replay`); 130 interrupted, 143 terminated.
 """
 
 import argparse
@@ -11,27 +12,31 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from fl.experiment.startup import ShadowedPackageError, check_one_place
+from fl.startup import ShadowedPackageError, check_one_place
 
 COMMANDS = {
-    "run": "run an experiment, or resume one",
-    "sweep": "run a grid of experiments, each several times, on all cores or a cluster",
-    "reproduce": "the paper's experiments: sweep and report in one",
-    "account": "epsilon of M equal uplinks under every accountant",
-    "jammer": "how much noise a jammer must add",
-    "calibrate": "measure a lab's noise and links, or check a record of them",
-    "inspect": "pictures and numbers of one radio uplink",
-    "ledger": "verify a run's privacy ledger and recompute epsilon",
-    "report": "one HTML page about sweeps and runs: curves, privacy, power, settings",
-    "bound": "the paper's convergence bound for a run, term by term",
-    "radios": "find Plutos and show what they say about themselves",
-    "emulate": "serve a lab's radios as virtual Plutos",
-    "flowgraph": "list or run the GNU Radio flowgraphs",
-    "bench": "measure speed against a reference in the same run",
-    "configs": "list the configs that ship with airdp",
-    "data": "download a data set",
-    "doctor": "what is installed, what is missing, how to get it",
+    "run": ("experiments", "run an experiment, or resume one"),
+    "sweep": ("experiments", "run a grid of experiments, each several times, on all cores or a cluster"),
+    "reproduce": ("experiments", "the paper's experiments: sweep and report in one"),
+    "account": ("privacy", "epsilon of M equal uplinks under every accountant"),
+    "jammer": ("privacy", "how much noise a jammer must add"),
+    "calibrate": ("labs", "measure a lab's noise and links, or check a record of them"),
+    "validate": ("labs", "attack a lab's privacy claim: claimed against measured separation of neighbours"),
+    "replay": ("experiments", "a run's captures through the receiver again: does the same come out?"),
+    "inspect": ("experiments", "pictures and numbers of one radio uplink"),
+    "ledger": ("privacy", "verify a run's privacy ledger and recompute epsilon"),
+    "audit": ("privacy", "lower bounds of epsilon from the canaries of a run, beside what is claimed"),
+    "report": ("experiments", "one HTML page about sweeps and runs: curves, privacy, power, settings"),
+    "bound": ("experiments", "the paper's convergence bound for a run, term by term"),
+    "radios": ("labs", "find radios and show what they say about themselves"),
+    "emulate": ("labs", "serve a lab's radios as virtual ones"),
+    "flowgraph": ("labs", "list or run the GNU Radio flowgraphs"),
+    "bench": ("experiments", "measure speed against a reference in the same run"),
+    "configs": ("experiments", "list the configs that ship with airdp"),
+    "data": ("experiments", "download a data set"),
+    "doctor": ("labs", "what is installed, what is missing, how to get it"),
 }
+"""Name of each, the group that its module is in, and its summary."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -49,8 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
     """The whole parser; importing the command modules is cheap because they import heavy things late."""
     parser = _Parser(prog="airdp", description="Differentially private federated learning over the air.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"fl.experiment.commands.{name}")
+    for name, (group, summary) in COMMANDS.items():
+        module = importlib.import_module(f"fl.cli.{group}.{name}")
         subparser = subparsers.add_parser(name, help=summary, description=module.__doc__)
         module.add_arguments(subparser)
         subparser.set_defaults(call=module.call)
@@ -63,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_one_place()
     except ShadowedPackageError as error:
         return _refuse(error)
-    from hardware.termination import orderly_termination
+    from hardware.radio.termination import orderly_termination
     from phy.errors import AirdpError
 
     try:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from fl.errors import RunFolderError
 from fl.privacy.accountant import Accountant
-from fl.privacy.mechanism import Label
+from fl.privacy.sensitivity import Label
 from fl.privacy.statement import PrivacyStatement
 
 RESULTS = Console(highlight=False)
@@ -33,9 +33,10 @@ def shown(value: float) -> str:
 
 
 def print_privacy(statements: Sequence[PrivacyStatement]) -> None:
-    """Epsilon by label and accountant, under a title with all that must be read with it."""
+    """Epsilon by label and accountant, between a line and notes with all that must be read with it."""
     first = statements[0]
-    table = Table(title=f"epsilon for {first.conditions}", title_justify="left")
+    RESULTS.print(f"epsilon for {first.conditions}", soft_wrap=True)
+    table = Table()
     table.add_column("label")
     table.add_column("back-off")
     for accountant in first.epsilon:
@@ -46,8 +47,8 @@ def print_privacy(statements: Sequence[PrivacyStatement]) -> None:
             "", "s = 1", *(shown(value) for value in statement.epsilon_without_backoff.values()), end_section=True
         )
     RESULTS.print(table)
-    for statement in statements:
-        RESULTS.print(LABEL_NOTES[statement.label], soft_wrap=True)
+    for note in (*(LABEL_NOTES[statement.label] for statement in statements), *first.notes):
+        RESULTS.print(note, soft_wrap=True)
 
 
 def print_baseline(published: PrivacyStatement, allocation: Mapping[str, Any]) -> None:

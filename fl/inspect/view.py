@@ -4,20 +4,21 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import RunFolderError
-from fl.experiment.config import UplinkKind
-from fl.experiment.folder import RunFolder
 from fl.privacy.ledger import read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.statement import PrivacyStatement, state_privacy
-from phy.units import power_ratio_to_db
+from fl.run.config import UplinkKind
+from fl.run.folder import RunFolder
+from phy.units import power_ratio_to_db, power_ratios_to_db
 
-SMALLEST = 1e-30
+FLOOR_DB = -300.0
+"""Lower levels are drawn and written as this."""
 INTENDED = ("thermal", "jammer")
 CAUSES = {
     "thermal": "thermal noise",
@@ -31,66 +32,50 @@ CAUSES = {
     "other": "not explained",
 }
 
-# For each array of a snapshot its dtype's kind and its axes: T transmitters, K clients, U used subcarriers, F bins.
-_ARRAYS = {
-    "names": ("U", "T"),
-    "channels": ("c", "TU"),
-    "channel_var": ("f", "TU"),
-    "cfo_hz": ("f", "T"),
-    "cfo_std_hz": ("f", "T"),
-    "backoffs": ("f", "K"),
-    "phase_error_rad": ("f", "K"),
-    "cells": ("c", "N"),
-    "sounding_power": ("f", "S"),
-    "slot_starts": ("i", "T"),
-    "payload_power": ("f", "P"),
-    "spectrum": ("f", "F"),
-    "noise_var_real_per_bin": ("f", "U"),
-    "noise_bins": ("i", "U"),
-    "sample_rate_hz": ("f", ""),
-    "quiet_samples": ("i", ""),
-    "slot_samples": ("i", ""),
-    "gap_samples": ("i", ""),
-    "turnaround_samples": ("i", ""),
-    "guard_samples": ("i", ""),
-    "payload_samples": ("i", ""),
-    "block_samples": ("i", ""),
-    "cells_received": ("i", ""),
-}
+
+@dataclass(frozen=True)
+class _Array:
+    """Kind of a dtype, and axes: T transmitters, K clients, U used subcarriers, F bins, others of their own."""
+
+    kind: str
+    axes: str = ""
+
+
+_Count = Annotated[int, _Array("i")]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What `fl.nodes.radio_uplink` keeps of an uplink.
+    """What `fl.nodes.diagnosis.snapshot` keeps of an uplink.
 
     channels, channel_var: (T, U), clients first, then a jammer of its own. cells: the first of the aggregate's, in
     units of tau. spectrum: power per Hz (F,) in FFT order. slot_starts: of the soundings, (T,). payload_samples: with
     both guards. block_samples: over which the two powers are means; that of the soundings is NaN where nobody listened.
     """
 
-    names: NDArray[np.str_]
-    channels: NDArray[np.complex64]
-    channel_var: NDArray[np.float32]
-    cfo_hz: NDArray[np.float64]
-    cfo_std_hz: NDArray[np.float64]
-    backoffs: NDArray[np.float64]
-    phase_error_rad: NDArray[np.float64]
-    cells: NDArray[np.complex64]
-    sounding_power: NDArray[np.float32]
-    slot_starts: NDArray[np.int64]
-    payload_power: NDArray[np.float32]
-    spectrum: NDArray[np.float64]
-    noise_var_real_per_bin: NDArray[np.float64]
-    noise_bins: NDArray[np.int64]
-    sample_rate_hz: float
-    quiet_samples: int
-    slot_samples: int
-    gap_samples: int
-    turnaround_samples: int
-    guard_samples: int
-    payload_samples: int
-    block_samples: int
-    cells_received: int
+    names: Annotated[NDArray[np.str_], _Array("U", "T")]
+    channels: Annotated[NDArray[np.complex64], _Array("c", "TU")]
+    channel_var: Annotated[NDArray[np.float32], _Array("f", "TU")]
+    cfo_hz: Annotated[NDArray[np.float64], _Array("f", "T")]
+    cfo_std_hz: Annotated[NDArray[np.float64], _Array("f", "T")]
+    backoffs: Annotated[NDArray[np.float64], _Array("f", "K")]
+    phase_error_rad: Annotated[NDArray[np.float64], _Array("f", "K")]
+    cells: Annotated[NDArray[np.complex64], _Array("c", "N")]
+    sounding_power: Annotated[NDArray[np.float32], _Array("f", "S")]
+    slot_starts: Annotated[NDArray[np.int64], _Array("i", "T")]
+    payload_power: Annotated[NDArray[np.float32], _Array("f", "P")]
+    spectrum: Annotated[NDArray[np.float64], _Array("f", "F")]
+    noise_var_real_per_bin: Annotated[NDArray[np.float64], _Array("f", "U")]
+    noise_bins: Annotated[NDArray[np.int64], _Array("i", "U")]
+    sample_rate_hz: Annotated[float, _Array("f")]
+    quiet_samples: _Count
+    slot_samples: _Count
+    gap_samples: _Count
+    turnaround_samples: _Count
+    guard_samples: _Count
+    payload_samples: _Count
+    block_samples: _Count
+    cells_received: _Count
 
     @property
     def fft_size(self) -> int:
@@ -117,15 +102,20 @@ class Snapshot:
     @property
     def gains_db(self) -> NDArray[np.float64]:
         """Mean power gain of each channel (T,)."""
-        return decibels(np.mean(np.abs(self.channels.astype(np.complex128)) ** 2, axis=1))
+        return power_ratios_to_db(np.mean(np.abs(self.channels.astype(np.complex128)) ** 2, axis=1), FLOOR_DB)
 
     def milliseconds(self, samples: Any) -> Any:
         """Samples, a number or an array of them, as time."""
         return samples * (1e3 / self.sample_rate_hz)
 
 
+_LAYOUT: dict[str, _Array] = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Snapshot, include_extras=True).items()
+}
+
+
 @dataclass(frozen=True)
-class Round:
+class UplinkView:
     """One uplink. metrics: its line. mechanism: as the ledger has it. privacy: of everything sent until then.
 
     gate_rad: the phase error above which nothing would have been sent.
@@ -141,7 +131,7 @@ class Round:
 
     @property
     def diagnostics(self) -> dict[str, float]:
-        """Error budget of the aggregate: see `fl.nodes.budget`."""
+        """Error budget of the aggregate: see `fl.nodes.diagnosis.budget`."""
         return dict(self.metrics["diagnostics"])
 
     @property
@@ -162,7 +152,7 @@ class Round:
     @property
     def noise_db(self) -> float:
         """The floor that receiver and jammer set together."""
-        return power_ratio_to_db(max(SMALLEST, sum(self.parts[cause] for cause in INTENDED)))
+        return power_ratio_to_db(sum(self.parts[cause] for cause in INTENDED), FLOOR_DB)
 
     @property
     def silent_client(self) -> int | None:
@@ -176,13 +166,13 @@ def rounds_with_snapshot(folder: RunFolder) -> list[int]:
     return sorted({row["uplink"] for row in folder.metrics() if folder.snapshot_path(row["uplink"]).is_file()})
 
 
-def read_round(folder: RunFolder, uplink: int | None = None) -> Round:
+def read_round(folder: RunFolder, uplink: int | None = None) -> UplinkView:
     """What the folder knows of an uplink, by default of the last; raises an `AirdpError` where it cannot be had."""
     config = folder.config()
     if config.uplink.kind is not UplinkKind.RADIO:
         raise RunFolderError(
             f"{folder.path} is a run with uplink.kind = '{config.uplink.kind.value}', which sends no samples: "
-            "nothing to inspect; a run with radios is `airdp run loopback`"
+            "nothing to inspect; a run with radios has uplink.kind = 'radio'"
         )
     existing = rounds_with_snapshot(folder)
     if not existing:
@@ -200,7 +190,7 @@ def read_round(folder: RunFolder, uplink: int | None = None) -> Round:
             f"{folder.snapshot_path(chosen)} has {snapshot.backoffs.size} clients and the ledger "
             f"{len(contents.header.sizes)}: it belongs to another run"
         )
-    return Round(
+    return UplinkView(
         name=config.name,
         uplink=chosen,
         snapshot=snapshot,
@@ -212,6 +202,11 @@ def read_round(folder: RunFolder, uplink: int | None = None) -> Round:
             label=contents.header.label,
             neighbours=contents.header.neighbours,
             delta=contents.header.delta,
+            unaccounted=sum(
+                mechanism.uplink <= chosen and not proven
+                for mechanism, proven in zip(contents.mechanisms, contents.proven, strict=True)
+            ),
+            jammer=contents.header.jammer,
         ),
         gate_rad=config.radio.max_phase_error_rad,
     )
@@ -250,20 +245,20 @@ def read_snapshot(path: Path) -> Snapshot:
     try:
         # Opened here because numpy leaves its own handle open when the archive is damaged.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: np.asarray(file[name]) for name in _ARRAYS}
+            arrays = {name: np.asarray(file[name]) for name in _LAYOUT}
         _check_arrays(arrays)
     except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
         raise RunFolderError(
             f"{path} is damaged or of another version: {error}; inspect another round, or run again"
         ) from error
-    fields: dict[str, Any] = {name: array if array.ndim else array.item() for name, array in arrays.items()}
-    return Snapshot(**fields)
+    values: dict[str, Any] = {name: array if array.ndim else array.item() for name, array in arrays.items()}
+    return Snapshot(**values)
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
     sizes: dict[str, int] = {}
-    for name, (kind, axes) in _ARRAYS.items():
-        array = arrays[name]
+    for name, expected in _LAYOUT.items():
+        array, kind, axes = arrays[name], expected.kind, expected.axes
         shape = tuple(sizes.setdefault(axis, size) for axis, size in zip(axes, array.shape, strict=False))
         if array.dtype.kind != kind or array.ndim != len(axes) or array.shape != shape or not array.size:
             raise ValueError(f"'{name}' is {array.dtype} of shape {array.shape}")
@@ -275,8 +270,3 @@ def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
     bins = arrays["noise_bins"]
     if bins.min() < 0 or bins.max() >= sizes["F"] or sizes["K"] > sizes["T"] or sizes["U"] < 2:
         raise ValueError("its arrays do not fit together")
-
-
-def decibels(power: NDArray[Any]) -> NDArray[np.float64]:
-    """10 log10 of powers, held above -300 dB."""
-    return np.asarray(10.0 * np.log10(np.maximum(power.astype(np.float64), SMALLEST)))

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fl.errors import ConfigError
-
-Vector = NDArray[np.float32]
+from fl.learning.model import Vector
 
 
 class Algorithm(Protocol):

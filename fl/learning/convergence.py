@@ -44,7 +44,15 @@ from numpy.typing import NDArray
 from fl.errors import ConfigError
 
 Array = NDArray[np.float64]
-TERMS = ("start", "c2", "c3", "c4", "c5", "c6")
+TERMS = {
+    "start": "what there was to descend, (f(w⁰) − f(w*))/M",
+    "c2": "upcycled steps: they may go against the gradient",
+    "c3": "upcycled steps: their length on a curved loss",
+    "c4": "back-off on unlike clients, and steps of 1/μ on a curved loss",
+    "c5": "the jammer’s noise",
+    "c6": "the receiver’s noise",
+}
+"""What is added up and divided by C1, and what each stands for."""
 
 
 class Form(StrEnum):
@@ -137,7 +145,7 @@ class Bound:
     @property
     def terms(self) -> dict[str, float]:
         """The addends that C1 divides: means over the uplinks by name, the first one (f(w^0) - f(w*))/M."""
-        means = {name: float(getattr(self, name).mean()) for name in TERMS[1:]}
+        means = {name: float(getattr(self, name).mean()) for name in TERMS if name != "start"}
         return {"start": self.start_gap / len(self.c2), **means}
 
     @property

@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fl.errors import ModelError
-from fl.learning.local import ClientData
-from fl.learning.model import unflatten_into
+from fl.learning.model import Vector, unflatten_into
+from fl.learning.trainer import ClientData
 
-Vector = NDArray[np.float64]
+Direction = NDArray[np.float64]
+"""(d,), in double precision."""
 _SMALLEST_RESIDUAL = 1e-6
 """Relative to the eigenvalues found; below it a float32 product is rounding, and the directions are used up."""
 
 
-def loss_and_gradient(model: nn.Module, vector: NDArray[np.float32], data: ClientData) -> tuple[float, Vector]:
+def loss_and_gradient(model: nn.Module, vector: Vector, data: ClientData) -> tuple[float, Direction]:
     """F_i and grad F_i (d,) at `vector` (d,). `model` gives the architecture only."""
     parameters, loss = _placed(model, vector, data)
     parts = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -26,7 +27,7 @@ def loss_and_gradient(model: nn.Module, vector: NDArray[np.float32], data: Clien
 
 
 def hessian_extremes(
-    model: nn.Module, vector: NDArray[np.float32], data: ClientData, rng: np.random.Generator, steps: int
+    model: nn.Module, vector: Vector, data: ClientData, rng: np.random.Generator, steps: int
 ) -> tuple[float, float]:
     """Smallest and largest eigenvalue of the Hessian of F_i at `vector` (d,), by `lanczos_extremes`.
 
@@ -37,7 +38,7 @@ def hessian_extremes(
     gradient = _flat(parameters, first)
     used = [parameter for parameter, part in zip(parameters, first, strict=True) if part is not None]
 
-    def product(direction: Vector) -> Vector:
+    def product(direction: Direction) -> Direction:
         weights = torch.from_numpy(direction.astype(np.float32))
         try:
             # Not `allow_unused`: a gradient that hides what it depends on would pass for a loss without curvature.
@@ -52,7 +53,7 @@ def hessian_extremes(
     return lanczos_extremes(product, vector.size, rng, steps)
 
 
-def _placed(model: nn.Module, vector: NDArray[np.float32], data: ClientData) -> tuple[list[nn.Parameter], torch.Tensor]:
+def _placed(model: nn.Module, vector: Vector, data: ClientData) -> tuple[list[nn.Parameter], torch.Tensor]:
     """Parameters at `vector` and the loss that can be differentiated by them."""
     net = copy.deepcopy(model)
     unflatten_into(net, vector)
@@ -72,7 +73,7 @@ def _flat(parameters: Sequence[torch.Tensor], parts: Sequence[torch.Tensor | Non
 
 
 def lanczos_extremes(
-    product: Callable[[Vector], Vector], dimension: int, rng: np.random.Generator, steps: int
+    product: Callable[[Direction], Direction], dimension: int, rng: np.random.Generator, steps: int
 ) -> tuple[float, float]:
     """Smallest and largest Ritz value of a symmetric operator after `steps` products, from a random start.
 

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from fl.learning.batches import batch_slices
-from fl.learning.model import unflatten_into
+from fl.learning.model import Vector, unflatten_into
 
 _CHUNK_SAMPLES = 4096
 
@@ -21,7 +19,7 @@ class Scores:
     accuracy: float
 
 
-def evaluate(model: nn.Module, vector: NDArray[np.float32], x: torch.Tensor, y: torch.Tensor) -> Scores:
+def evaluate(model: nn.Module, vector: Vector, x: torch.Tensor, y: torch.Tensor) -> Scores:
     """Scores of parameters `vector` (d,) on samples x (n, features), y (n,). `model` is used as a scratchpad."""
     unflatten_into(model, vector)
     loss, right = 0.0, 0

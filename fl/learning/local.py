@@ -1,71 +1,40 @@
-"""What a client does between two uplinks: the settings, the order of its batches, and the choice of trainer."""
+"""What a client does between two uplinks, and who trains its model."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from fl.learning import autograd, mlp, record
+from fl.learning.autograd import AutogradTrainer
 from fl.learning.batches import epoch_orders
-from fl.learning.mode import LocalMode
-from fl.learning.model import MLP
+from fl.learning.mlp import MLPTrainer
+from fl.learning.model import MLP, Vector
+from fl.learning.settings import LocalMode, LocalSettings
+from fl.learning.trainer import ClientData, Trainer
 from fl.privacy.clipping import BoundedUpdate, clip_update, mean_of_clipped
 
 
-@dataclass(frozen=True)
-class LocalSettings:
-    """mu: proximal weight of mu/2 ||w - w_global||^2; 0 turns it off. The learning rate and momentum are SGD's."""
+def trainer_for(model: nn.Module) -> Trainer:
+    """Compiled kernels for the MLP itself, autograd for anything else: a subclass's forward may differ."""
+    return MLPTrainer(model) if type(model) is MLP else AutogradTrainer(model)
 
-    mode: LocalMode
-    epochs: int
-    batch_size: int
-    lr: float
-    momentum: float
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """The same for all clients and uplinks of a run. mu: the algorithm's proximal weight. clip_norm: tau."""
+
+    trainer: Trainer
+    settings: LocalSettings
     mu: float
+    clip_norm: float
 
-
-@dataclass(frozen=True)
-class ClientData:
-    """x: float32 (n_i, features). y: int64 (n_i,)."""
-
-    x: torch.Tensor
-    y: torch.Tensor
-
-
-def train_client(
-    model: nn.Module,
-    start: NDArray[np.float32],
-    data: ClientData,
-    settings: LocalSettings,
-    clip_norm: float,
-    rng: np.random.Generator,
-    *,
-    origin: str,
-) -> BoundedUpdate:
-    """The client's bounded update from the global model `start` (d,). `model` gives the architecture only.
-
-    The MLP itself goes through hand-written gradients, anything else (subclasses too, whose forward may differ) through
-    autograd; the updates are the same within rounding.
-    """
-    if settings.mode is LocalMode.RECORD:
-        mean = record.mean_clipped_step(
-            model, start, data.x, data.y, lr=settings.lr, clip_norm=clip_norm, origin=origin
-        )
-        return mean_of_clipped(mean, len(data.y), clip_norm, origin=origin)
-    orders: Iterator[NDArray[np.int64]] = epoch_orders(len(data.y), settings.epochs, rng)
-    train = mlp.sgd_update if type(model) is MLP else autograd.sgd_update
-    update = train(
-        model,  # type: ignore[arg-type]
-        start,
-        data.x,
-        data.y,
-        orders,
-        batch_size=settings.batch_size,
-        lr=settings.lr,
-        momentum=settings.momentum,
-        mu=settings.mu,
-    )
-    return clip_update(update, clip_norm, origin=origin)
+    def update(self, start: Vector, data: ClientData, rng: np.random.Generator, *, origin: str) -> BoundedUpdate:
+        """A client's bounded update from the global model `start` (d,). origin: what errors call it."""
+        if self.settings.mode is LocalMode.RECORD:
+            mean = self.trainer.mean_clipped_step(
+                start, data, lr=self.settings.lr, clip_norm=self.clip_norm, origin=origin
+            )
+            return mean_of_clipped(mean, len(data.y), self.clip_norm, origin=origin)
+        orders = epoch_orders(len(data.y), self.settings.epochs, rng)
+        update = self.trainer.sgd_update(start, data, orders, self.settings, self.mu)
+        return clip_update(update, self.clip_norm, origin=origin)

@@ -11,6 +11,9 @@ from torch import nn
 
 from fl.errors import ModelError
 
+Vector = NDArray[np.float32]
+"""All parameters of a model, or an update of them: (d,), in the order of `nn.Module.parameters()`."""
+
 
 class MLP(nn.Module):
     """features - hidden - classes with ReLU. The paper's 784-196-10 (14 x 14 hidden units) has d = 155,830."""
@@ -81,19 +84,19 @@ def check_model(model: nn.Module, sample_shape: tuple[int, ...], classes: int) -
         raise ModelError(f"the model maps 2 samples to shape {shape}: expected (2, {classes}) logits")
 
 
-def mlp_layers(model: MLP, vector: NDArray[np.float32]) -> tuple[torch.Tensor, ...]:
+def mlp_layers(model: MLP, vector: Vector) -> tuple[torch.Tensor, ...]:
     """`vector` (d,) as W1 (hidden, features), b1 (hidden,), W2 (classes, hidden), b2 (classes,): views."""
     shapes = [parameter.shape for parameter in model.parameters()]
     pieces = np.split(vector, np.cumsum([shape.numel() for shape in shapes])[:-1])
     return tuple(torch.from_numpy(piece).view(shape) for piece, shape in zip(pieces, shapes, strict=True))
 
 
-def flatten(model: nn.Module) -> NDArray[np.float32]:
+def flatten(model: nn.Module) -> Vector:
     """Parameters as one float32 vector (d,), a copy."""
     return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
 
 
-def unflatten_into(model: nn.Module, vector: NDArray[np.float32]) -> None:
+def unflatten_into(model: nn.Module, vector: Vector) -> None:
     """Write `vector` (d,) into the parameters of `model`."""
     start = 0
     with torch.no_grad():

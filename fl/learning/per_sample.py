@@ -9,45 +9,25 @@ import copy
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from fl.errors import ModelError
 from fl.learning.batches import batch_slices
-from fl.learning.model import MLP, mlp_layers
+from fl.learning.model import MLP, Vector, mlp_layers
+from fl.learning.trainer import ClientData
 from fl.privacy.clipping import per_sample_scales
 
 _CHUNK_FLOATS = 32_000_000
-"""Per-sample gradients held at once by the general path: 128 MB."""
+"""Per-sample gradients held at once by autograd: 128 MB."""
 
 
-def mean_clipped_step(
-    model: nn.Module,
-    start: NDArray[np.float32],
-    x: torch.Tensor,
-    y: torch.Tensor,
-    *,
-    lr: float,
-    clip_norm: float,
-    origin: str,
-) -> NDArray[np.float32]:
-    """1/n_i sum_j clip(-lr g_j, clip_norm), shape (d,)."""
-    step = _mlp_step if type(model) is MLP else _general_step
-    return step(model, start, x, y, lr=lr, clip_norm=clip_norm, origin=origin)  # type: ignore[arg-type]
+def mlp_step(model: MLP, start: Vector, data: ClientData, *, lr: float, clip_norm: float, origin: str) -> Vector:
+    """`Trainer.mean_clipped_step` of the MLP.
 
-
-def _mlp_step(
-    model: MLP,
-    start: NDArray[np.float32],
-    x: torch.Tensor,
-    y: torch.Tensor,
-    *,
-    lr: float,
-    clip_norm: float,
-    origin: str,
-) -> NDArray[np.float32]:
-    """Norms without gradients: in a linear layer g_j is an outer product, so ||g_j|| = ||error|| ||input||."""
+    Norms without gradients: in a linear layer g_j is an outer product, so ||g_j|| = ||error|| ||input||.
+    """
+    x, y = data.x, data.y
     weight, bias, second, second_bias = mlp_layers(model, start)
     with torch.inference_mode():
         z = torch.addmm(bias, x, weight.T)
@@ -58,7 +38,7 @@ def _mlp_step(
         squared = hidden_error.double().square().sum(1) * (x.double().square().sum(1) + 1)
         squared += error.double().square().sum(1) * (active.double().square().sum(1) + 1)
         scales = torch.from_numpy(
-            per_sample_scales(lr * squared.sqrt().numpy(), clip_norm, origin=f"gradients of {origin}")
+            per_sample_scales(lr * squared.sqrt().numpy(), clip_norm, terms=len(y), origin=f"gradients of {origin}")
         )
         factor = scales.double().mul_(-lr / len(y))[:, None]
         # Summed in float64: in float32 the rounding of the others' terms could move the mean by more than a term.
@@ -72,17 +52,11 @@ def _mlp_step(
         return torch.cat(parts).float().numpy()
 
 
-def _general_step(
-    model: nn.Module,
-    start: NDArray[np.float32],
-    x: torch.Tensor,
-    y: torch.Tensor,
-    *,
-    lr: float,
-    clip_norm: float,
-    origin: str,
-) -> NDArray[np.float32]:
-    """Per-sample gradients of any module by `torch.func`, a chunk of samples at a time."""
+def autograd_step(
+    model: nn.Module, start: Vector, data: ClientData, *, lr: float, clip_norm: float, origin: str
+) -> Vector:
+    """`Trainer.mean_clipped_step` of any module: per-sample gradients by `torch.func`, a chunk of samples at a time."""
+    x, y = data.x, data.y
     # `functional_call` puts its values into the module while it runs, so threads must not share one.
     net = copy.deepcopy(model)
     names = [name for name, _ in model.named_parameters()]
@@ -108,6 +82,8 @@ def _general_step(
             ) from error
         flat = torch.cat([gradients[name].flatten(1) for name in names], dim=1)
         norms = lr * torch.linalg.vector_norm(flat.double(), dim=1)
-        scales = torch.from_numpy(per_sample_scales(norms.numpy(), clip_norm, origin=f"gradients of {origin}"))
+        scales = torch.from_numpy(
+            per_sample_scales(norms.numpy(), clip_norm, terms=len(y), origin=f"gradients of {origin}")
+        )
         total += scales.double().mul_(-lr / len(y)) @ flat.double()
     return total.float().numpy()

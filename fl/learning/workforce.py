@@ -7,7 +7,7 @@ killed. Two such threads are faster than one that uses two cores inside each sma
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Self, TypeVar
@@ -68,7 +68,7 @@ class Workforce:
         finally:
             self._blas.restore_original_limits()
 
-    def in_order(self, work: Callable[[int], Result], items: Sequence[int]) -> Iterator[Result]:
+    def in_order(self, work: Callable[[int], Result], items: Sequence[int]) -> Generator[Result, None, None]:
         """Results of `work(item)` in the order of `items`.
 
         At most `_AHEAD` results per worker wait at any time, so memory does not grow with the number of items.

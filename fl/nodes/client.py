@@ -1,36 +1,78 @@
 """A client: decides its power from its own channel, holds its own update, sends when told."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fl.errors import PrivacyError
-from fl.nodes.messages import Announcement, Decision, Sent, Transmit
-from fl.nodes.transmitter import Transmitter, relative_gain_upper
+from fl.nodes.circuits import charged_gain_upper
+from fl.nodes.jammer import Jamming
+from fl.nodes.messages import Announcement, Decision, JammingOrder, Message, Sent, Transmit
+from fl.nodes.transmitter import Burst, Transmitter, TransmitterNode
 from fl.privacy.clipping import BoundedUpdate
 from fl.uplink.modes import Backoff
 from fl.uplink.power_control import control_power
 
 
-@dataclass
-class ClientNode:
-    """weight: p_i. clip_norm: tau. The update is this node's own and leaves it through the radio only."""
+@dataclass(frozen=True)
+class Departure:
+    """How an update left. It depends on the update, and is for whoever runs the experiment, not for a link.
 
-    transmitter: Transmitter
-    weight: float
-    clip_norm: float
-    backoff: Backoff = Backoff.WORST_CASE
-    _announcement: Announcement | None = None
+    backoff: s_i as used. relative_norm: of the update, in units of tau. shortened: whether it had to be clipped to tau.
+    """
+
+    backoff: float
+    relative_norm: float
+    shortened: bool
+    burst: Burst
+
+
+class ClientNode(TransmitterNode):
+    """weight: p_i. clip_norm: tau. fetch: this client's update for the uplink that it is told to send.
+
+    The update is this node's own and leaves it through the radio only. jamming: what the node does where it is its
+    turn to jam. departure: of what was sent last.
+    """
+
+    def __init__(
+        self,
+        transmitter: Transmitter,
+        weight: float,
+        clip_norm: float,
+        fetch: Callable[[], BoundedUpdate],
+        backoff: Backoff = Backoff.WORST_CASE,
+        jamming: Jamming | None = None,
+    ) -> None:
+        super().__init__(transmitter)
+        self.weight, self.clip_norm, self.backoff = weight, clip_norm, backoff
+        self.departure: Departure | None = None
+        self.fetch, self.jamming = fetch, jamming or Jamming(transmitter)
+        self._announcement: Announcement | None = None
+        self._worst_backoff = math.inf
+
+    def answer(self, message: Message[Any]) -> Any:
+        """See `Node.answer`."""
+        match message:
+            case Announcement():
+                return self.decide(message)
+            case JammingOrder():
+                return self.jamming.decide(message)
+            case Transmit():
+                return self.jamming.transmit(message) if self.jamming.ordered else self.transmit(message)
+        return super().answer(message)
 
     def decide(self, announcement: Announcement) -> Decision:
-        """alpha_i[k] = alpha_u p_i / (H_i[k] tau s_i), with s_i for the subcarrier that needs the most power.
+        """alpha_i(f) = alpha_u p_i G_i(f) / (tau s_i), with s_i for the frequency that needs the most power.
 
-        gain_upper is s_i^-1 max_k |H|/|H^| at the agreed confidence, for all k at once. The l2 norm of what arrives is
-        at most that factor times p_i alpha_u, whatever the update.
+        gain_upper is s_i^-1 sup_f |H G| at the agreed confidence. The l2 norm of what arrives, over all samples, is at
+        most that factor times p_i alpha_u, whatever the update; what circuits add is in it.
         """
         state = announcement.state
-        self._announcement = announcement
+        self._announcement, self.departure = announcement, None
+        self.jamming.forget()
         power = control_power(
             alpha_u=announcement.alpha_u,
             weight=self.weight,
@@ -38,13 +80,17 @@ class ClientNode:
             clip_norm=self.clip_norm,
             limit=self.transmitter.air.energy_limit,
         )
+        self._worst_backoff = power.backoff
+        gain_upper = charged_gain_upper(
+            state, self.transmitter.air, self.transmitter.circuits, announcement.noise_std_real
+        )
         csi_error = float(np.mean(state.relative_std**2))
         elapsed = announcement.payload_start_sample + announcement.payload_samples - state.reference_sample
         # Half of the channel's relative error is phase; that of the frequency offset grows since the sounding.
         drift = 2.0 * math.pi * state.cfo_std_cycles_per_sample * elapsed
         return Decision(
             backoff=power.backoff,
-            gain_upper=relative_gain_upper(state, self.transmitter.air) / power.backoff,
+            gain_upper=gain_upper / power.backoff,
             csi_error=csi_error,
             phase_error_rad=math.hypot(math.sqrt(csi_error / 2.0), drift),
             timing_error=self._timing_error(drift),
@@ -58,35 +104,33 @@ class ClientNode:
         subcarriers_hz = numerology.used_frequencies * numerology.sample_rate_hz
         return float(np.mean((drift_rad * subcarriers_hz / radio.settings.tx_center_hz) ** 2))
 
-    def backoff_for(self, update: BoundedUpdate) -> float:
-        """s_i with which this update will be sent: public, unless `actual` looks at the update."""
-        announcement = self._decided()
-        norm = float(np.linalg.norm(update.values.astype(np.float64))) if self.backoff is Backoff.ACTUAL else None
+    def transmit(self, order: Transmit) -> Sent:
+        """Send the update through the inverse of the channel, once: x = alpha_u p_i / (tau s_i) g * (M u)."""
+        if self._announcement is None:
+            raise PrivacyError("a client sends its update after it has decided on its power, and once")
+        announcement, self._announcement = self._announcement, None
+        update = self.fetch()
+        backoff = self._backoff_for(update, announcement)
+        scale = announcement.alpha_u * self.weight / (self.clip_norm * backoff)
+        cells = self.transmitter.air.grid.to_cells(update.values, out=self.transmitter.workspace.cells)
+        burst = self.transmitter.send(cells, scale, announcement, order.start_sample)
+        self.departure = Departure(
+            backoff=backoff,
+            relative_norm=min(1.0, update.norm_before / self.clip_norm),
+            shortened=update.norm_before > update.clip_norm,
+            burst=burst,
+        )
+        return Sent(burst.samples)
+
+    def _backoff_for(self, update: BoundedUpdate, announcement: Announcement) -> float:
+        """s_i with which this update is sent: the announced one, unless `actual` looks at the update."""
+        if self.backoff is Backoff.WORST_CASE:
+            return self._worst_backoff
         return control_power(
             alpha_u=announcement.alpha_u,
             weight=self.weight,
             gain=complex(announcement.state.weakest_gain),
             clip_norm=self.clip_norm,
             limit=self.transmitter.air.energy_limit,
-            update_norm=norm,
+            update_norm=float(np.linalg.norm(update.values.astype(np.float64))),
         ).backoff
-
-    def _decided(self) -> Announcement:
-        if self._announcement is None:
-            raise PrivacyError("a client gets its update after it has decided on its power")
-        return self._announcement
-
-    def transmit(self, update: BoundedUpdate, order: Transmit) -> Sent:
-        """Send the update divided by the channel: x[k] = alpha_u p_i / (tau s_i H[k]) u."""
-        announcement = self._decided()
-        scale = announcement.alpha_u * self.weight / (self.clip_norm * self.backoff_for(update))
-        cells = self.transmitter.air.grid.to_cells(update.values, out=self.transmitter.workspace.cells)
-        gains = (scale * announcement.state.inverse).astype(np.complex64)
-        return self.transmitter.send(cells, gains, announcement.state, order.start_sample, allow_clipping=True)
-
-    def energy_of(self, update: BoundedUpdate) -> float:
-        """||x||^2 over the cells with which `transmit` would send this update."""
-        announcement = self._decided()
-        scale = announcement.alpha_u * self.weight / (self.clip_norm * self.backoff_for(update))
-        power = np.square(np.abs(self.transmitter.air.grid.to_cells(update.values)), dtype=np.float64).sum(axis=0)
-        return float(power @ np.abs(scale * announcement.state.inverse) ** 2)

@@ -1,55 +1,96 @@
-"""The jammer: circular Gaussian cells that arrive with the same power on every subcarrier."""
+"""The jammer: white Gaussian samples, from before the payload to after it, that arrive white."""
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
-from fl.nodes.messages import JammingDecision, JammingOrder, Sent, Transmit
-from fl.nodes.transmitter import Transmitter, gains_lower
+from fl.nodes.messages import JammingDecision, JammingOrder, Message, Sent, Transmit
+from fl.nodes.precoding import noise_gain, noise_gain_lower
+from fl.nodes.transmitter import Transmitter, TransmitterNode
 
-CellNoise = Callable[[int], NDArray[np.complex64]]
-"""Number of cells to circular complex noise with unit variance on each of I and Q."""
+WhiteNoise = Callable[[int], NDArray[np.complex64]]
+"""Number of samples to circular complex noise with unit variance on each of I and Q."""
 
 
-def system_noise(cells: int) -> NDArray[np.complex64]:
+def system_noise(count: int) -> NDArray[np.complex64]:
     """Noise from the operating system's CSPRNG, by Box and Muller: what privacy rests on must not come from a seed.
 
     32 bits for the radius reach 6.7 standard deviations; the tail beyond has probability 2e-10.
     """
-    words = np.frombuffer(os.urandom(8 * cells), dtype=np.uint32).astype(np.float64)
+    words = np.frombuffer(os.urandom(8 * count), dtype=np.uint32).astype(np.float64)
     uniform = (words + 0.5) / 2.0**32
-    radius = np.sqrt(-2.0 * np.log(uniform[:cells]))
-    return np.asarray(radius * np.exp(2j * np.pi * uniform[cells:]), dtype=np.complex64)
+    radius = np.sqrt(-2.0 * np.log(uniform[:count]))
+    return np.asarray(radius * np.exp(2j * np.pi * uniform[count:]), dtype=np.complex64)
+
+
+def always_system_noise(block: int) -> WhiteNoise:
+    """For radios: fresh noise, whatever the number of the sounding."""
+    del block
+    return system_noise
 
 
 @dataclass
-class JammerNode:
-    """noise: `system_noise` on a real radio; a seeded source in simulation, so that runs repeat."""
+class Jamming:
+    """What a node does where it jams. noise_for: number of a sounding to the noise that is sent in it.
+
+    That is the system's on a real radio, and in simulation a seeded source, so that runs repeat. Each sounding has its
+    own: of the same noise sent twice, the difference of two uplinks would be free.
+    """
 
     transmitter: Transmitter
-    noise: CellNoise = system_noise
+    noise_for: Callable[[int], WhiteNoise] = always_system_noise
     _order: JammingOrder | None = None
-    _amplitudes: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _std: float = 0.0
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it has an order that it has not carried out."""
+        return self._order is not None
 
     def decide(self, order: JammingOrder) -> JammingDecision:
-        """Amplitudes a[k] = r / (lower bound on |H[k]|), so that r arrives everywhere at the agreed confidence."""
-        lower = gains_lower(order.state, self.transmitter.air)
-        if not lower.min() > 0.0:
+        """The level of the noise before its filter, so that r arrives at every frequency at the agreed confidence."""
+        air = self.transmitter.air
+        lower = noise_gain_lower(order.state, air)
+        if not lower > 0.0:
             raise PrivacyError("the jammer's channel cannot be told from noise: it is needed, so no client may send")
-        self._order = order
-        self._amplitudes = order.received_std_real / lower
-        return JammingDecision(alpha=float(self._amplitudes.max()), gain_lower=float(lower.min()))
+        self._order, self._std = order, order.received_std_real / lower
+        gain = noise_gain(order.state, air)
+        return JammingDecision(alpha=order.received_std_real / gain, gain_lower=gain)
 
     def transmit(self, order: Transmit) -> Sent:
-        """Send fresh noise, once. Noise that would clip is not sent: it would be less than what was promised."""
+        """Send fresh noise, once, from before the payload to after it."""
         if self._order is None:
             raise PrivacyError("the jammer is told to transmit without an order")
         jamming, self._order = self._order, None
-        air = self.transmitter.air
-        cells = self.noise(air.grid.cells).reshape(air.grid.symbols, -1)
-        gains = self._amplitudes.astype(np.complex64)
-        return self.transmitter.send(cells, gains, jamming.state, order.start_sample, allow_clipping=False)
+        frame = self.transmitter.air.payload
+        count = frame.jamming_slice.stop - frame.jamming_slice.start
+        noise = self.noise_for(jamming.block)(count)
+        noise *= np.float32(self._std)
+        first = order.start_sample - frame.margin_samples
+        return Sent(self.transmitter.send_noise(noise, jamming.state, first, jamming.block))
+
+    def forget(self) -> None:
+        """An order for a sounding that was given up is void."""
+        self._order = None
+
+
+class JammerNode(TransmitterNode):
+    """A node that does nothing else."""
+
+    def __init__(self, transmitter: Transmitter, jamming: Jamming | None = None) -> None:
+        super().__init__(transmitter)
+        self.jamming = jamming or Jamming(transmitter)
+
+    def answer(self, message: Message[Any]) -> Any:
+        """See `Node.answer`."""
+        match message:
+            case JammingOrder():
+                return self.jamming.decide(message)
+            case Transmit():
+                return self.jamming.transmit(message)
+        return super().answer(message)

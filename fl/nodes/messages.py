@@ -1,67 +1,133 @@
-"""What nodes say to each other: frozen and small enough for any link.
+"""What is said to nodes, and what they answer: frozen, and small enough for any link, but for what the server received.
 
-All of it is public, except `Sent`: see there.
+All of it is public. What depends on a client's data stays in its node: see `fl.nodes.client.Departure`.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-SMALLEST_CHANNEL = 1e-12
+from calibration.diagnostics import NoiseDiagnostics
+from calibration.noise import NoiseMeasurement, SigmaBound
+from phy.inversion import FINE, ChannelInverse, band_numerology, fine_response, invert
+from phy.numerology import Numerology
+
+Answer = TypeVar("Answer")
+
+
+class Message(Generic[Answer]):
+    """Something that is said to a node, which answers with an `Answer`."""
 
 
 @dataclass(frozen=True)
-class Sound:
+class Sent:
+    """Transmitter to server: a burst of so many samples is on its way."""
+
+    samples: int
+
+
+@dataclass(frozen=True)
+class CountOffset(Message[None]):
+    """Server to transmitter: add this to the server's sample numbers to get those of your own counter."""
+
+    offset_samples: int
+
+
+@dataclass(frozen=True)
+class Sound(Message[Sent]):
     """Server to transmitter: send the sounding frame so that it starts at `start_sample`."""
 
     start_sample: int
 
 
 @dataclass(frozen=True)
+class FlatChannel:
+    """A channel that cannot be told from a single path with a whole delay: one factor undoes it.
+
+    deviation: largest |H^ - gain exp(-j 2 pi f delay)| over all subcarriers, relative to |gain|. std: standard
+    deviation of the estimate at a single subcarrier, relative to |gain|.
+    """
+
+    gain: complex
+    delay_samples: int
+    deviation: float
+    std: float
+
+
+# Compared by identity: it has arrays, and what is derived from it is kept.
+@dataclass(frozen=True, eq=False)
 class SoundedChannel:
     """Server to transmitter: what its sounding showed.
 
-    channel: complex64 (U,), received over sent cell at each used subcarrier. channel_var: E|error|^2 of each entry
-        (U,).
+    channel: complex64 (U',), received over sent cell at each subcarrier of the band, transitions included (see
+        `phy.inversion`). channel_var: E|error|^2 of each entry (U',). numerology: whose band it is.
     cfo_cycles_per_sample, cfo_std_cycles_per_sample: transmitter minus receiver. reference_sample: the moment at which
         `channel` holds; later its phase has turned by the frequency offset. offset_samples: by how much the
         transmitter's frames come later than the server's counter says.
+    flat: where one factor will do.
     """
 
     channel: NDArray[np.complex64]
     channel_var: NDArray[np.float64]
+    numerology: Numerology
     cfo_cycles_per_sample: float
     cfo_std_cycles_per_sample: float
     reference_sample: int
     offset_samples: int
+    flat: FlatChannel | None = None
 
     @cached_property
-    def inverse(self) -> NDArray[np.complex128]:
-        """1/H (U,), with magnitudes below what any radio resolves held back from infinity."""
-        channel = self.channel.astype(np.complex128)
-        return np.asarray(1.0 / np.where(np.abs(channel) < SMALLEST_CHANNEL, SMALLEST_CHANNEL, channel))
+    def response(self) -> NDArray[np.complex128]:
+        """H(f) on the fine grid of `phy.inversion`."""
+        return fine_response(self.channel, self.numerology)
+
+    @cached_property
+    def inverse(self) -> ChannelInverse:
+        """The filter that undoes the channel for a payload."""
+        return invert(self.response, self.numerology)
+
+    @cached_property
+    def used(self) -> NDArray[np.intp]:
+        """Places of the used subcarriers among those of the band (U,)."""
+        return np.asarray(
+            np.isin(band_numerology(self.numerology).used_subcarriers, self.numerology.used_subcarriers)
+        ).nonzero()[0]
 
     @cached_property
     def relative_std(self) -> NDArray[np.float64]:
-        """Standard deviation of the channel's error relative to the channel (U,)."""
-        return np.asarray(np.sqrt(self.channel_var) * np.abs(self.inverse))
+        """Standard deviation of what arrives at each used subcarrier, relative to what should (U,)."""
+        if self.flat is not None:
+            # One factor from all subcarriers of the sounding.
+            return np.full(self.used.size, self.flat.std / math.sqrt(self.numerology.fft_size - 2))
+        return np.asarray(np.sqrt(self.channel_var[self.used]) * self.inverse.gains[FINE * self.numerology.used_bins])
 
     @property
     def weakest_gain(self) -> float:
-        """min_k |H[k]|: the gain that decides on the power of channel inversion."""
-        return float(1.0 / np.abs(self.inverse).max())
+        """1 / sup_f |G(f)|: the gain that decides on the power that undoing the channel takes; 0 without a channel."""
+        if self.flat is not None:
+            return abs(self.flat.gain)
+        return 1.0 / self.inverse.largest_gain if self.inverse.largest_gain > 0.0 else 0.0
 
 
 @dataclass(frozen=True)
-class Announcement:
-    """Server to client: the common factor, this client's channel, and when the payload will start and end."""
+class Circuits:
+    """Transmitter to server: what its radio's circuits do to a signal.
 
-    alpha_u: float
-    state: SoundedChannel
-    payload_start_sample: int
-    payload_samples: int
+    step: of its converter as it is set, full scale 1, None where nothing is rounded. image: amplitude of the mirror
+    image relative to the signal, at most.
+    """
+
+    step: float | None = None
+    image: float = 0.0
+
+
+@dataclass(frozen=True)
+class DescribeCircuits(Message[Circuits]):
+    """Server to transmitter: what must noise be sized for besides your channel?"""
 
 
 @dataclass(frozen=True)
@@ -81,11 +147,18 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class JammingOrder:
-    """Server to jammer: the noise that must arrive, as a standard deviation per real coordinate."""
+class Announcement(Message[Decision]):
+    """Server to client: the common factor, this client's channel, and when the payload will start and end.
 
-    received_std_real: float
+    noise_std_real: lower bound on the receiver's own noise. block: number of the sounding, as in a `JammingOrder`.
+    """
+
+    alpha_u: float
     state: SoundedChannel
+    payload_start_sample: int
+    payload_samples: int
+    noise_std_real: float
+    block: int
 
 
 @dataclass(frozen=True)
@@ -97,19 +170,92 @@ class JammingDecision:
 
 
 @dataclass(frozen=True)
-class Transmit:
-    """Server to all: send the payload so that it starts at `start_sample`."""
+class JammingOrder(Message[JammingDecision]):
+    """Server to jammer: the noise that must arrive, as a standard deviation per real coordinate.
+
+    block: number of the sounding. In simulation noise is drawn for it, so that runs repeat.
+    """
+
+    received_std_real: float
+    state: SoundedChannel
+    block: int
+
+
+@dataclass(frozen=True)
+class Transmit(Message[Sent]):
+    """Server to all: send the payload so that it starts at `start_sample`. It is said after the ledger was written."""
 
     start_sample: int
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Transmitter to whoever runs the simulation: what left. clipped_energy: of what clipping took away, as it arrives.
+class Withdraw(Message[int]):
+    """Server to transmitter: forget what has not left yet. Answered with the number of bursts that were forgotten."""
 
-    What clips depends on the update, so on machines of their own nodes must keep the two clipped values to themselves.
+
+@dataclass(frozen=True)
+class Check(Message[None]):
+    """Server to transmitter: was anything lost of what you sent? A `HardwareError` is the answer where it was."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """What the server heard while nobody sent. sigma: lower bound on its noise. power: see `block_power`.
+
+    start_sample: of the uplink's own silence: later than was asked for where the server had to listen for longer.
+    diagnostics: whether it is noise that a bound may rest on.
     """
 
-    samples: int
-    clipped_samples: int
-    clipped_energy: float
+    noise: NoiseMeasurement
+    sigma: SigmaBound
+    power: NDArray[np.float32]
+    start_sample: int
+    diagnostics: NoiseDiagnostics
+
+
+@dataclass(frozen=True)
+class MeasureSilence(Message[Silence]):
+    """To the server's radio: measure noise from `start_sample` on."""
+
+    start_sample: int
+
+
+@dataclass(frozen=True)
+class Heard:
+    """The channels of the transmitters that sounded, in the order of their slots, and the power in the meantime."""
+
+    states: tuple[SoundedChannel, ...]
+    power: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class HearSoundings(Message[Heard]):
+    """To the server's radio: receive `slots` slots, of which the first has the number `first_slot`."""
+
+    first_slot: int
+    slots: int
+    start_sample: int
+
+
+@dataclass(frozen=True)
+class Received:
+    """The payload at the server. cells: (symbols, U). samples: the whole frame, guards and margins included.
+
+    guards: noise before and after everybody sent. margins: noise in the margins, where a jammer is alone.
+    empty_var_real: variance per real coordinate of each symbol's empty cells (symbols,), beside the used band.
+    empty_cells: of each symbol.
+    """
+
+    cells: NDArray[np.complex64]
+    samples: NDArray[np.complex64]
+    guards: NoiseMeasurement
+    margins: NoiseMeasurement
+    empty_var_real: NDArray[np.float64]
+    empty_cells: int
+
+
+@dataclass(frozen=True)
+class Receive(Message[Received]):
+    """To the server's radio: receive the payload's frame, whose leading guard begins at `start_sample`."""
+
+    start_sample: int

@@ -1,123 +1,158 @@
 """The parameter server's radio: measures noise and channels, receives the sum."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import uniform_filter1d
 
-from calibration.diagnostics import diagnose_silence
-from calibration.noise import NoiseMeasurement, SigmaBound, noise_of, sigma_lower_bound
-from calibration.silence import observe_silence
-from fl.nodes.air import SLOTS_PER_GROUP, AirFormat
-from fl.nodes.messages import Sound, SoundedChannel
-from hardware.errors import CaptureError
-from hardware.radio import Radio
-from hardware.samples import Capture
-from phy.estimation import ChannelEstimate, estimate_channel, residual_cfo
+from calibration.noise import NoiseMeasurement, SigmaBound, measure_noise
+from calibration.pooling.listener import SilenceListener
+from fl.errors import ConfigError
+from fl.nodes.air_format import POWER_BLOCK, AirFormat
+from fl.nodes.messages import (
+    FlatChannel,
+    Heard,
+    HearSoundings,
+    MeasureSilence,
+    Message,
+    Receive,
+    Received,
+    Silence,
+    SoundedChannel,
+)
+from hardware.radio.contract import Radio
+from hardware.radio.errors import CaptureError
+from hardware.radio.samples import Capture
+from phy.estimation import ChannelEstimate, delay_estimate, estimate_channel, residual_cfo
 from phy.frame import sounding_cells
 from phy.impairments import rotate
-from phy.modem import demodulate
+from phy.inversion import band_numerology
+from phy.modem import demodulate, demodulate_bins
 from phy.sync import detect
 
-POWER_BLOCK = 64
 LARGEST_MISFIT = 2e-4
 """Part of a sounding's energy that a channel within the prefix may leave unexplained; 8 bits leave 1e-5 of it."""
+NEAR_SUBCARRIERS = 17
+SYSTEMATIC = 3.0
+"""Power of an error that is no noise within the estimate's subspace, relative to what is seen of it outside."""
 LEAST_EXCESS = 2.0
 """Energy of the unexplained part against noise's share of it, above which it is not chance: 1 +- 0.09 for noise."""
-NOISE_TEST_LEVEL = 1e-4
-"""Probability with which a sounding with good noise is refused, and repeated."""
-
-
-@dataclass(frozen=True)
-class Soundings:
-    """What a sounding phase showed. noise: in silence. sigma: its lower bound. states: one per transmitter.
-
-    power: mean |x|^2 of consecutive blocks of POWER_BLOCK samples, without the delays of radios that need a lead.
-    end_sample: the first after the last slot.
-    """
-
-    noise: NoiseMeasurement
-    sigma: SigmaBound
-    states: tuple[SoundedChannel, ...]
-    power: NDArray[np.float32]
-    end_sample: int
+FLAT_MISS = 1e-3
+"""Probability with which a flat channel is taken for one that needs a filter, which costs time and nothing else."""
 
 
 @dataclass
 class ServerNode:
-    """shared_clock: transmitters have the server's clock: no frequency offset, and their counters agree."""
+    """shared_clock: transmitters have the server's clock: no frequency offset, and their counters agree.
+
+    remembers: silences of all uplinks are pooled; see `SilenceListener`.
+    """
 
     radio: Radio
     air: AirFormat
     shared_clock: bool
     names: tuple[str, ...]
+    remembers: bool = True
 
-    def sound(
-        self,
-        start_sample: int,
-        send: Callable[[int, Sound], object],
-        not_before: Callable[[int], int] = lambda planned: planned,
-    ) -> Soundings:
-        """Measure the silence from `start_sample` on, then make each transmitter sound by `send(slot, order)`.
-
-        not_before: planned sample to the one at which transmitters can start: radios that work ahead of the air may
-        need more than the format's pauses.
-        """
+    def __post_init__(self) -> None:
         air = self.air
-        silence = self.radio.receive(air.quiet_samples, start_sample).checked(air.quiet_samples).samples
-        noise = self._noise(silence)
-        states: list[SoundedChannel] = []
-        power = np.full(air.sounding_phase_samples(len(self.names)) // POWER_BLOCK, np.nan, np.float32)
-        power[: silence.size // POWER_BLOCK] = block_power(silence)
-        for first in range(0, len(self.names), SLOTS_PER_GROUP):
-            slots = range(first, min(first + SLOTS_PER_GROUP, len(self.names)))
-            planned = start_sample + air.slot_start(first)
-            late = not_before(planned) - planned
-            for slot in slots:
-                send(slot, Sound(start_sample + air.slot_start(slot) + late))
-            # From half a gap before the first slot on: a free-running counter may be early.
-            begin = planned + late - self._margin
-            capture = self.radio.receive(len(slots) * air.slot_samples, begin)
-            states += self._states(capture.checked(), slots)
-            heard, place = block_power(capture.samples), (planned - self._margin - start_sample) // POWER_BLOCK
-            power[place : place + heard.size] = heard[: power.size - place]
-        for slot, state in enumerate(states):
+        self.listener = SilenceListener(
+            self.radio, air.numerology, air.quiet_samples, air.first_quiet_samples, air.confidence, self.remembers
+        )
+
+    def answer(self, message: Message[Any]) -> Any:
+        """See `Node.answer`."""
+        match message:
+            case MeasureSilence(start_sample):
+                return self.measure_silence(start_sample)
+            case HearSoundings(first_slot, slots, start_sample):
+                return self.hear(range(first_slot, first_slot + slots), start_sample)
+            case Receive(start_sample):
+                return self.receive(start_sample)
+        raise ConfigError(f"the server is told {type(message).__name__}, which is not for it")
+
+    def measure_silence(self, start_sample: int) -> Silence:
+        """Noise from `start_sample` on, while nobody sends. The first of a run takes longer, see `SilenceListener`."""
+        heard, count = self.listener.listen(start_sample), self.air.quiet_samples
+        piece = heard.piece
+        own_start = piece.start_sample + piece.samples.size - count
+        return Silence(
+            noise=piece.noise,
+            sigma=self._counted(piece.noise, heard.bound),
+            power=block_power(piece.samples[-count:]),
+            start_sample=own_start,
+            diagnostics=piece.diagnostics,
+        )
+
+    def _counted(self, noise: NoiseMeasurement, bound: SigmaBound) -> SigmaBound:
+        """What may be counted on: the bound, lowered where the noise is above the level that a calibration found."""
+        vouched = self.air.noise_std_real_limit**2 / noise.noise_var_real
+        if vouched >= 1.0:
+            return bound
+        reason = f"{bound.reason}; the calibration vouches for no more"
+        return replace(bound, noise_var_real=bound.noise_var_real * vouched, reason=reason)
+
+    def hear(self, slots: range, start_sample: int) -> Heard:
+        """The channels of those who sound in `slots`, the first of which begins at `start_sample`.
+
+        It listens from half a gap before that on: a free-running counter may be early.
+        """
+        capture = self.radio.receive(len(slots) * self.air.slot_samples, start_sample - self.air.margin_samples)
+        states = self._states(capture.checked(), slots)
+        for slot, state in zip(slots, states, strict=True):
             self._require_heard(slot, state)
-        end_sample = begin + self._margin + len(slots) * air.slot_samples
-        return Soundings(noise, sigma_lower_bound(noise), tuple(states), power, end_sample)
-
-    def _noise(self, samples: NDArray[np.complex64]) -> NoiseMeasurement:
-        """Noise of a silence on which its bound may rest; `CaptureError` where it is not Gaussian or not stationary."""
-        silence = observe_silence(samples, self.air.numerology)
-        diagnostics = diagnose_silence(silence, NOISE_TEST_LEVEL)
-        if not diagnostics.bound_holds:
-            raise CaptureError(f"the noise of '{self.radio.name}' cannot be relied on: {diagnostics.verdict}")
-        return noise_of(silence, 2 * self.air.confidence - 1)
-
-    @property
-    def _margin(self) -> int:
-        return self.air.gap_samples // 2
+        return Heard(tuple(states), block_power(capture.samples))
 
     def _states(self, capture: Capture, slots: range) -> list[SoundedChannel]:
         air = self.air
+        band = band_numerology(air.numerology)
         symbols, offsets, frequencies = self._symbols(capture, slots)
-        pilots = sounding_cells(air.numerology, air.sounding_symbols)
+        every = sounding_cells(air.sounding_numerology, air.sounding_symbols)
         cells = self._cells(symbols)
-        estimate = estimate_channel(cells, pilots, air.numerology)
-        channel_var = self._error_var(cells, pilots, estimate, slots)
-        middle = self._margin + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
+        inside = np.isin(air.sounding_numerology.used_subcarriers, band.used_subcarriers)
+        pilots = np.ascontiguousarray(every[:, inside])
+        # A frame that was found by its strongest path may have weaker ones before it.
+        earliest = -2.0 if self.shared_clock else -float(air.early_samples)
+        inner = np.ascontiguousarray(cells[..., inside])
+        estimate = estimate_channel(inner, pilots, band, min_delay_samples=earliest)
+        channel_var = self._error_var(inner, pilots, estimate, slots)
+        middle = self.air.margin_samples + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
         return [
             SoundedChannel(
                 channel=estimate.channel[place],
                 channel_var=channel_var[place],
+                numerology=air.numerology,
                 cfo_cycles_per_sample=frequencies[place][0],
                 cfo_std_cycles_per_sample=frequencies[place][1],
                 reference_sample=capture.start_sample + place * air.slot_samples + middle + offsets[place],
                 offset_samples=offsets[place],
+                flat=self._flat(cells[place], every, float(estimate.noise_var_complex[place])),
             )
             for place in range(len(slots))
         ]
+
+    def _flat(
+        self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64], noise_var_complex: float
+    ) -> FlatChannel | None:
+        """The channel as one path with a whole delay, where its sounding (symbols, all subcarriers) shows no other.
+
+        Where it is one, it is taken for one with probability 1 - FLAT_MISS; where it is not quite, the deviation that
+        the sounding shows, and could not show, is part of the gain's bound.
+        """
+        numerology = self.air.sounding_numerology
+        energy = float(np.mean(np.sum(np.abs(pilots) ** 2, axis=0)))
+        raw = np.einsum("sk,sk->k", cells, pilots.conj()).astype(np.complex128) / energy
+        delay = round(float(delay_estimate(raw.astype(np.complex64), numerology).delay_samples))
+        path = np.exp(-2j * np.pi * numerology.used_frequencies * delay)
+        gain = complex(np.mean(raw * path.conj()))
+        std = math.sqrt(noise_var_complex / energy)
+        deviation = float(np.abs(raw - gain * path).max())
+        if gain == 0.0 or deviation > std * math.sqrt(math.log(raw.size / FLAT_MISS)):
+            return None
+        return FlatChannel(gain, delay, deviation / abs(gain), std / abs(gain))
 
     def _require_heard(self, slot: int, state: SoundedChannel) -> None:
         """A transmitter that does not stand out of the noise by 10 dB after averaging was not heard."""
@@ -130,8 +165,9 @@ class ServerNode:
         """E|H^ - H|^2 (slots, U), for errors too that are the same in every symbol and look like no noise.
 
         Outside of the estimate's subspace there is nothing but error: U sigma^2/E - sum_k var[k] in the mean where it
-        is noise. What is more than that is taken to be as strong inside. Beyond LARGEST_MISFIT no channel within the
-        prefix has made the sounding, and neither coherence nor gain would be known.
+        is noise. What is more than that is taken to be SYSTEMATIC times as strong inside: overall, or where it is more,
+        among the nearest subcarriers, because soundings are chirps, in which a moment is a frequency. Beyond
+        LARGEST_MISFIT no channel within the prefix has made the sounding: neither coherence nor gain would be known.
         """
         energy = float(np.mean(np.sum(np.abs(pilots) ** 2, axis=0)))
         raw = np.einsum("...sk,sk->...k", cells, pilots.conj()) / np.float32(energy)
@@ -145,7 +181,10 @@ class ServerNode:
                     f"the sounding of '{self.names[slot]}' is not that of a channel within the prefix: its paths or "
                     f"its counter are more than {self.air.window_start} samples late, or its amplifier saturates"
                 )
-        return np.asarray(estimate.channel_var * more[..., None])
+        near = uniform_filter1d(np.abs(raw - estimate.channel) ** 2, NEAR_SUBCARRIERS, axis=-1, mode="nearest")
+        expected = np.maximum(noise / raw.shape[-1], np.finfo(np.float64).tiny)[..., None]
+        local = np.where((more > 1.0)[..., None], SYSTEMATIC * np.maximum(near / expected, more[..., None]), 1.0)
+        return np.asarray(estimate.channel_var * local)
 
     def _not_found(self, slot: int) -> CaptureError:
         return CaptureError(
@@ -163,32 +202,58 @@ class ServerNode:
         """
         rows = capture.samples.reshape(len(slots), self.air.slot_samples)
         if self.shared_clock:
-            symbols = rows[:, self._margin :][:, self.air.sounding.sounding_slice]
+            symbols = rows[:, self.air.margin_samples :][:, self.air.sounding.sounding_slice]
             return symbols, [0] * len(slots), [(0.0, 0.0)] * len(slots)
         found = [self._find(row, slot) for row, slot in zip(rows, slots, strict=True)]
         return np.stack([f[0] for f in found]), [f[1] for f in found], [f[2] for f in found]
 
     def _find(self, row: NDArray[np.complex64], slot: int) -> tuple[NDArray[np.complex64], int, tuple[float, float]]:
         air, frame = self.air, self.air.sounding
-        detection = detect(row, air.numerology)
-        if detection is None or detection.start_sample > 2 * self._margin:
+        detection = detect(row, air.sounding_numerology)
+        if detection is None or detection.start_sample > 2 * self.air.margin_samples:
             raise self._not_found(slot)
         symbols = row[detection.start_sample :][frame.sounding_slice]
-        pilots = sounding_cells(air.numerology, frame.symbols)
+        pilots = sounding_cells(air.sounding_numerology, frame.symbols)
         coarse = detection.cfo_cycles_per_sample
-        fine = residual_cfo(self._cells(rotate(symbols, -coarse, 0)), pilots, air.numerology)
+        fine = residual_cfo(self._cells(rotate(symbols, -coarse, 0)), pilots, air.sounding_numerology)
         cfo = coarse + float(fine.cfo_cycles_per_sample)
         straight = rotate(symbols, -cfo, -(symbols.size // 2))
-        return straight, detection.start_sample - self._margin, (cfo, float(fine.std_cycles_per_sample))
+        return straight, detection.start_sample - self.air.margin_samples, (cfo, float(fine.std_cycles_per_sample))
 
     def _cells(self, samples: NDArray[np.complex64]) -> NDArray[np.complex64]:
-        return demodulate(np.ascontiguousarray(samples), self.air.numerology, self.air.window_start)
+        return demodulate(np.ascontiguousarray(samples), self.air.sounding_numerology, self.air.window_start)
 
-    def receive(self, start_sample: int) -> tuple[NDArray[np.complex64], Capture]:
-        """The payload's cells (symbols, U), and the whole frame whose leading guard begins at `start_sample`."""
-        frame = self.air.payload
-        capture = self.radio.receive(frame.length, start_sample).checked(frame.length)
-        return self._cells(capture.samples[frame.payload_slice]), capture
+    def receive(self, start_sample: int) -> Received:
+        """The payload in the frame whose leading guard begins at `start_sample`, and the noise around and within it."""
+        air, frame = self.air, self.air.payload
+        samples = self.radio.receive(frame.length, start_sample).checked(frame.length).samples
+        payload = np.ascontiguousarray(samples[frame.payload_slice])
+        empty = demodulate_bins(payload, air.payload_numerology, _empty_bins(air))
+        return Received(
+            cells=demodulate(payload, air.payload_numerology),
+            samples=samples,
+            guards=self._noise_in(samples, frame.leading_quiet_slice, frame.trailing_quiet_slice),
+            margins=self._noise_in(samples, frame.leading_margin_slice, frame.trailing_margin_slice),
+            empty_var_real=np.asarray(np.mean(np.abs(empty) ** 2, axis=1, dtype=np.float64) / 2.0),
+            empty_cells=empty.shape[1],
+        )
+
+    def _noise_in(self, samples: NDArray[np.complex64], before: slice, after: slice) -> NoiseMeasurement:
+        # What arrives late reaches into what comes after it.
+        late = self.air.gap_samples
+        quiet = np.concatenate([samples[before][late:], samples[after][late:]])
+        return measure_noise(quiet, self.air.numerology, confidence=2 * self.air.confidence - 1)
+
+
+def _empty_bins(air: AirFormat) -> NDArray[np.int64]:
+    """Bins of a payload's symbol in the transition bands: no cell is there, and a jammer's noise is as in the band.
+
+    What is left there of the payload's sidelobes is 40 dB below it.
+    """
+    numerology = air.payload_numerology
+    stop = (int(np.abs(band_numerology(air.numerology).used_subcarriers).max()) - 0.5) / air.numerology.fft_size
+    guards = numerology.guard_bins
+    return np.asarray(guards[np.abs(np.fft.fftfreq(numerology.fft_size)[guards]) < stop])
 
 
 def block_power(samples: NDArray[np.complex64]) -> NDArray[np.float32]:

@@ -1,21 +1,36 @@
-"""What clients and jammer have in common: a radio that sounds, and sends cells so that they arrive undistorted."""
+"""What clients and jammer have in common: a radio that sounds, and sends bursts so that they arrive undistorted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.nodes.air import AirFormat
-from fl.nodes.messages import Sent, Sound, SoundedChannel
-from hardware.radio import Radio
+from fl.errors import PrivacyError
+from fl.nodes.air_format import AirFormat
+from fl.nodes.circuits import circuits_of, dither_for, peak_limit
+from fl.nodes.messages import (
+    Announcement,
+    Check,
+    Circuits,
+    CountOffset,
+    DescribeCircuits,
+    Message,
+    Sent,
+    Sound,
+    SoundedChannel,
+    Withdraw,
+)
+from fl.nodes.precoding import noise_inverse
+from hardware.radio.contract import Radio
+from hardware.radio.errors import TxClippingError
+from phy.dither import Dither, RandomWords, dithered, limited, system_words
 from phy.frame import SoundingFrame, sounding_samples
 from phy.impairments import rotate
+from phy.inversion import ChannelInverse, convolve
 from phy.modem import demodulate, modulate
-
-ESTIMATOR_BIAS = 1e-3
-"""Largest error of `phy.estimation.estimate_channel` without noise, relative to the channel's rms: 5e-4 for paths that
-are 1 sample or more inside of its range of delays."""
 
 
 @lru_cache(maxsize=4)
@@ -36,83 +51,161 @@ class Workspace:
     @classmethod
     def of(cls, air: AirFormat) -> "Workspace":
         """For payloads of this format."""
-        symbols, numerology = air.grid.symbols, air.numerology
+        symbols, numerology = air.grid.symbols, air.payload_numerology
         cells = np.empty((symbols, numerology.data_subcarriers), np.complex64)
         return cls(cells, np.empty(symbols * numerology.symbol_samples, np.complex64))
 
 
+@dataclass(frozen=True)
+class Burst:
+    """What left an antenna. It depends on what was sent, so it stays in the node.
+
+    energy: ||x||^2 over the samples. clipped_samples: shortened before the filter. clipped_energy: of what that took
+    away, as it arrives.
+    """
+
+    samples: int
+    energy: float
+    clipped_samples: int
+    clipped_energy: float
+
+
+def always_system_words(block: int) -> RandomWords:
+    """For radios: fresh dither, whatever the number of the sounding."""
+    del block
+    return system_words
+
+
 @dataclass
 class Transmitter:
-    """offset_samples: of this radio's counter against the server's, learnt from soundings."""
+    """offset_samples: of this radio's counter against the server's, learnt from soundings.
+
+    words_for: number of a sounding to the random bits of the dither that is sent in it: the system's on a real radio,
+    in simulation a seeded source of this transmitter's own.
+    """
 
     radio: Radio
     air: AirFormat
     workspace: Workspace
     offset_samples: int = 0
+    words_for: Callable[[int], RandomWords] = always_system_words
+
+    @property
+    def circuits(self) -> Circuits:
+        """As they are set now."""
+        return circuits_of(self.radio)
 
     def sound(self, order: Sound) -> Sent:
         """Send the sounding frame at full scale."""
         samples = _sounding(self.air.sounding)
-        report = self.radio.transmit(samples, order.start_sample + self.offset_samples)
-        return Sent(samples.size, report.clipped_samples, 0.0)
+        self.radio.transmit(samples, order.start_sample + self.offset_samples)
+        return Sent(samples.size)
 
-    def follow(self, state: SoundedChannel) -> None:
-        """Take over the counter's offset that the sounding showed."""
-        self.offset_samples -= state.offset_samples
+    def send(self, cells: NDArray[np.complex64], scale: float, conditions: Announcement, start_sample: int) -> Burst:
+        """Send payload cells (symbols, U): `scale` times them arrives from `start_sample` on. `cells` is used up.
 
-    def send(
-        self,
-        cells: NDArray[np.complex64],
-        gains: NDArray[np.complex64],
-        state: SoundedChannel,
-        start_sample: int,
-        *,
-        allow_clipping: bool,
-    ) -> Sent:
-        """Send payload cells (symbols, U) times `gains` (U,), against the frequency offset's turn since the sounding.
-
-        The product is formed in `cells`.
+        Peaks are shortened before the filter that undoes the channel: see `fl.nodes.circuits`.
 
         A clock that is fast by f/f_carrier also drifts in time: at 1 ppm a sample in a million, which is a phase slope
         over the subcarriers and is undone too, from the same measurement.
         """
-        numerology = self.air.numerology
-        cfo = state.cfo_cycles_per_sample
-        if cfo != 0.0:
-            ppm = cfo * numerology.sample_rate_hz / self.radio.settings.tx_center_hz
-            middles = start_sample + (np.arange(len(cells)) + 0.5) * numerology.symbol_samples
-            drift_samples = ppm * (middles - state.reference_sample)
-            # A fast clock sends later symbols early: delay them by the drift.
-            slopes = np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies)
-            gains = (gains * slopes).astype(np.complex64)
-        cells *= gains
-        samples = modulate(cells, numerology, out=self.workspace.samples)
-        samples = rotate(samples, -cfo, start_sample - state.reference_sample)
-        report = self.radio.transmit(samples, start_sample + self.offset_samples, allow_clipping=allow_clipping)
-        lost = self._lost_energy(samples, state) if report.clipped_samples else 0.0
-        return Sent(samples.size, report.clipped_samples, lost)
+        state = conditions.state
+        cells *= self._drift(state, start_sample, scale)
+        whole = modulate(cells, self.air.payload_numerology, out=self.workspace.samples)
+        dither = dither_for(state, self.air, self.circuits, conditions.noise_std_real)
+        arriving, clipped = limited(whole, peak_limit(state, self.circuits.step, dither))
+        lost = self._lost_energy(whole - arriving) if clipped else 0.0
+        samples, first = self._undone(arriving, start_sample, state, state.inverse if state.flat is None else None)
+        energy = float(np.vdot(samples, samples).real)
+        self._radiate(samples, first, state, dither, conditions.block)
+        return Burst(samples.size, energy, clipped, lost)
 
-    def _lost_energy(self, samples: NDArray[np.complex64], state: SoundedChannel) -> float:
-        """Energy of what shortening samples to |x| = 1 takes away, as it arrives in the server's cells."""
-        lost = samples * (1.0 - 1.0 / np.maximum(np.abs(samples), np.float32(1.0)))
-        cells = demodulate(lost.astype(np.complex64), self.air.numerology) * state.channel
-        return float(np.vdot(cells, cells).real)
+    def send_noise(self, noise: NDArray[np.complex64], state: SoundedChannel, start_sample: int, block: int) -> int:
+        """Send white samples (n,) so that they arrive white from `start_sample` on; returns their number.
+
+        Its first and last samples lack what the filter would take from beyond them: nobody sends there but the jammer.
+        Noise that would clip is not sent: it would be less than what was promised.
+        """
+        if state.flat is not None:
+            samples, first = self._undone(noise, start_sample, state, None)
+        else:
+            inverse = noise_inverse(state, self.air)
+            samples, first = self._undone(noise, start_sample, state, inverse)
+            samples, first = samples[inverse.reach : -inverse.reach], first + inverse.reach
+        self._radiate(samples, first, state, Dither.TRIANGULAR, block)
+        return samples.size
+
+    def _drift(self, state: SoundedChannel, start_sample: int, scale: float) -> NDArray[np.complex64] | np.float32:
+        cfo, numerology = state.cfo_cycles_per_sample, self.air.payload_numerology
+        if cfo == 0.0:
+            return np.float32(scale)
+        ppm = cfo * numerology.sample_rate_hz / self.radio.settings.tx_center_hz
+        middles = start_sample + (np.arange(self.air.grid.symbols) + 0.5) * numerology.symbol_samples
+        drift_samples = ppm * (middles - state.reference_sample)
+        # A fast clock sends later symbols early: delay them by the drift.
+        slopes = scale * np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies)
+        return np.asarray(slopes, np.complex64)
+
+    def _undone(
+        self,
+        samples: NDArray[np.complex64],
+        start_sample: int,
+        state: SoundedChannel,
+        inverse: ChannelInverse | None,
+    ) -> tuple[NDArray[np.complex64], int]:
+        """Samples through the inverse of the channel, and when the first of them leaves."""
+        if inverse is None:
+            flat = state.flat
+            if flat is None:
+                raise PrivacyError(f"the channel of '{self.radio.name}' is not flat: it takes a filter to undo it")
+            return samples * np.complex64(1.0 / flat.gain), start_sample - flat.delay_samples
+        return convolve(samples, inverse.taps), start_sample - inverse.reach
+
+    def _radiate(
+        self,
+        samples: NDArray[np.complex64],
+        first_sample: int,
+        state: SoundedChannel,
+        dither: Dither | None,
+        block: int,
+    ) -> None:
+        """Against the frequency offset's turn since the sounding, rounded to the converter's levels."""
+        turned = rotate(samples, -state.cfo_cycles_per_sample, first_sample - state.reference_sample)
+        step = self.circuits.step
+        if step is not None and dither is not None:
+            turned, shortened = dithered(turned, step, dither, self.words_for(block))
+            if shortened:
+                raise TxClippingError(f"{shortened} samples that '{self.radio.name}' is to send are beyond full scale")
+        self.radio.transmit(turned, first_sample + self.offset_samples)
+
+    def _lost_energy(self, lost: NDArray[np.complex64]) -> float:
+        """Energy of what shortening took away, as it arrives at the used subcarriers."""
+        cells = demodulate(lost, self.air.payload_numerology)
+        # Whitening spreads it over all coordinates, of which the padding is none.
+        share = self.air.coordinates / (2 * self.air.grid.cells)
+        return share * float(np.vdot(cells, cells).real)
 
 
-def relative_error(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
-    """Bound on |H - H^|/|H^| (U,) that holds for all used k at once with the agreed confidence.
+class TransmitterNode:
+    """What every node with a transmitter answers."""
 
-    Noise, q std[k], and what the estimator's projection loses where there is no noise.
-    """
-    rms = float(np.sqrt(np.mean(np.abs(state.channel) ** 2)))
-    return np.asarray(air.error_quantile() * state.relative_std + ESTIMATOR_BIAS * rms * np.abs(state.inverse))
+    def __init__(self, transmitter: Transmitter) -> None:
+        self.transmitter = transmitter
 
-
-def relative_gain_upper(state: SoundedChannel, air: AirFormat) -> float:
-    """max_k |H|/|H^| at the agreed confidence."""
-    return float(1.0 + relative_error(state, air).max())
-
-
-def gains_lower(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
-    """Lower bounds on |H[k]| (U,) at the agreed confidence; 0 where it cannot be told from noise."""
-    return np.asarray(np.maximum(0.0, 1.0 - relative_error(state, air)) / np.abs(state.inverse))
+    def answer(self, message: Message[Any]) -> Any:
+        """See `Node.answer`."""
+        radio = self.transmitter.radio
+        match message:
+            case CountOffset(offset_samples):
+                self.transmitter.offset_samples = offset_samples
+            case Sound():
+                return self.transmitter.sound(message)
+            case Withdraw():
+                return radio.withdraw()
+            case DescribeCircuits():
+                return self.transmitter.circuits
+            case Check():
+                radio.check()
+            case _:
+                raise PrivacyError(f"'{radio.name}' is told {type(message).__name__}, which is not for it")
+        return None

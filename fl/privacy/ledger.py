@@ -2,17 +2,19 @@
 
 Rows, in the order in which a run writes them:
 
-* `open`       once: what the run is (sizes of the clients, delta, label, neighbours, digest of its config)
-* `authorise`  before an uplink's first sample leaves: the mechanism's worst case
-* `account`    after it: the mechanism as it was (measured, on a radio), which replaces the worst case of that
-  `authorise`
+* `open`       once: what the run is (sizes of the clients, delta and how it is split, label, neighbours, adversary's
+  view, who jams, digest of its config)
+* `authorise`  before an uplink's first sample leaves: the mechanism as planned
+* `account`    after it: the mechanism as it was (measured, on a radio), which replaces that of the `authorise` row
 * `resume`     when a run is taken up again
 
-A transmission cannot be called back, so an `authorise` row without an `account` row counts with its worst case, and an
-uplink that is sent again is charged again. Each row holds the hash of the row before it and its own: an edited,
-reordered or missing row is noticed. Rows cut off cleanly at the end cannot be noticed from the file alone: `.next`
-beside it and the run's checkpoint remember the last row they saw. The chain has no key: it shows damage and careless
-edits, not a forger's work.
+A transmission cannot be called back, so an `authorise` row without an `account` row counts too, and an uplink that is
+sent again is charged again. Such a row counts *without the jammer*: a crash, a full disk or a radio that failed has
+kept anybody from proving that the noise was on the air for as long as clients were. `account` is the proof.
+
+Each row holds the hash of the row before it and its own: an edited, reordered or missing row is noticed. Rows cut off
+cleanly at the end cannot be noticed from the file alone: `.next` beside it and the run's checkpoint remember the last
+row they saw. The chain has no key: it shows damage and careless edits, not a forger's work.
 
 Durability: a row is first written, whole and fsynced, to `<ledger>.next`, then appended and fsynced. A crash in the
 middle of an append leaves a torn last line whose full text is in `.next`; `Ledger.open` finishes exactly that line. A
@@ -30,24 +32,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.durable import append_durably, sync_folder, write_atomically
 from fl.errors import LedgerError, PrivacyError
 from fl.privacy.accountant import checked_delta
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism
+from fl.privacy.conditions import JammerTrust, View
+from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.sensitivity import Label, Neighbours
+from hardware.foundation.durable import append_durably, sync_folder, write_atomically
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)
 _GENESIS = "0" * 64
 
 
 @dataclass(frozen=True)
 class LedgerHeader:
-    """What a ledger is about. sizes: samples of each client (public). config_sha256: digest of the resolved config."""
+    """What a ledger is about. sizes: samples of each client (public). config_sha256: digest of the resolved config.
+
+    delta: in total. delta_bounds: what of it is set aside for measured bounds that may fail, over all planned uplinks.
+    confidence: of each such bound, None where there are none. Both are None in ledgers of format 1, which do not say.
+    view: against which adversary the run's uplinks hold. jammer: who it is.
+    """
 
     sizes: tuple[int, ...]
     delta: float
     label: Label
     neighbours: Neighbours
     config_sha256: str
+    view: View = View.CELLS
+    jammer: JammerTrust = JammerTrust.UNKNOWN
+    delta_bounds: float | None = None
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse sizes and a delta for which no loss could be computed."""
@@ -63,15 +77,32 @@ class LedgerHeader:
 
 @dataclass(frozen=True)
 class LedgerContents:
-    """A verified ledger. `mechanisms`: one per authorised transmission, as accounted, else its worst case."""
+    """A verified ledger. `mechanisms`: one per authorised transmission, as accounted, else without the jammer.
+
+    proven: of each of them whether there is an account.
+    """
 
     header: LedgerHeader
     mechanisms: tuple[RoundMechanism, ...]
-    authorised: int
-    accounted: int
+    proven: tuple[bool, ...]
     resumes: int
     head: str
     hashes: frozenset[str]
+
+    @property
+    def authorised(self) -> int:
+        """Transmissions that were charged."""
+        return len(self.proven)
+
+    @property
+    def accounted(self) -> int:
+        """Those of them of which it is known what they were."""
+        return sum(self.proven)
+
+    @property
+    def unaccounted(self) -> int:
+        """Those that count without the jammer, because no account says what they were."""
+        return self.authorised - self.accounted
 
 
 def _digest(row: Mapping[str, Any]) -> str:
@@ -127,20 +158,25 @@ def _verified_rows(path: Path, content: bytes) -> list[dict[str, Any]]:
 def _interpret(path: Path, rows: list[dict[str, Any]]) -> LedgerContents:
     try:
         first = rows[0]
-        if first["kind"] != "open" or first["format"] != FORMAT:
-            raise LedgerError(f"ledger {path} does not start with an 'open' row of format {FORMAT}")
+        if first["kind"] != "open" or first["format"] not in _READABLE:
+            raise LedgerError(f"ledger {path} does not start with an 'open' row of format {FORMAT} or earlier")
+        told = first["format"] == FORMAT
         header = LedgerHeader(
             sizes=tuple(int(size) for size in first["sizes"]),
             delta=float(first["delta"]),
             label=Label(first["label"]),
             neighbours=Neighbours(first["neighbours"]),
             config_sha256=str(first["config_sha256"]),
+            view=View(first["view"]) if told else View.CELLS,
+            jammer=JammerTrust(first["jammer"]) if told else JammerTrust.UNKNOWN,
+            delta_bounds=_number_or_none(first["delta_bounds"]) if told else None,
+            confidence=_number_or_none(first["confidence"]) if told else None,
         )
         spent: dict[int, RoundMechanism] = {}
         accounted: set[int] = set()
         for row in rows[1:]:
             if row["kind"] == "authorise":
-                spent[row["seq"]] = RoundMechanism.from_json(row["mechanism"])
+                spent[row["seq"]] = RoundMechanism.from_json(row["mechanism"]).without_jammer()
             elif row["kind"] == "account":
                 if row["authorised_seq"] not in spent or row["authorised_seq"] in accounted:
                     raise LedgerError(
@@ -155,16 +191,22 @@ def _interpret(path: Path, rows: list[dict[str, Any]]) -> LedgerContents:
     return LedgerContents(
         header=header,
         mechanisms=tuple(spent.values()),
-        authorised=len(spent),
-        accounted=len(accounted),
+        proven=tuple(seq in accounted for seq in spent),
         resumes=sum(row["kind"] == "resume" for row in rows),
         head=rows[-1]["hash"],
         hashes=frozenset(row["hash"] for row in rows),
     )
 
 
+def _number_or_none(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
 class Ledger:
-    """The writing side. Made by `create` or `open`; every method returns only when its row is on disk."""
+    """The writing side. Made by `create` or `open`; every method returns only when its row is on disk.
+
+    mechanisms: what each transmission counts as now, by the number of its `authorise` row.
+    """
 
     def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
         """Use `create` or `open`."""
@@ -191,6 +233,10 @@ class Ledger:
                 "label": header.label.value,
                 "neighbours": header.neighbours.value,
                 "config_sha256": header.config_sha256,
+                "view": header.view.value,
+                "jammer": header.jammer.value,
+                "delta_bounds": header.delta_bounds,
+                "confidence": header.confidence,
             },
         )
         return ledger
@@ -213,13 +259,16 @@ class Ledger:
         return ledger
 
     def authorise(self, mechanism: RoundMechanism) -> int:
-        """Charge the worst case of an uplink that is about to be sent. Returns the row number, for `account`."""
+        """Charge an uplink that is about to be sent. Returns the row number, for `account`.
+
+        Until then it counts without the jammer; see the module.
+        """
         seq = self._append("authorise", {"mechanism": mechanism.to_json()})
-        self.mechanisms[seq] = mechanism
+        self.mechanisms[seq] = mechanism.without_jammer()
         return seq
 
     def account(self, authorised_seq: int, mechanism: RoundMechanism) -> None:
-        """Replace the worst case of row `authorised_seq` by what the uplink really was."""
+        """Replace what row `authorised_seq` counts as by what the uplink really was."""
         if authorised_seq not in self.mechanisms:
             raise LedgerError(
                 f"row {authorised_seq} authorised nothing: an uplink is accounted for after it was authorised"
@@ -234,6 +283,11 @@ class Ledger:
         self._append("account", {"authorised_seq": authorised_seq, "mechanism": mechanism.to_json()})
         self._accounted.add(authorised_seq)
         self.mechanisms[authorised_seq] = mechanism
+
+    @property
+    def unaccounted(self) -> int:
+        """See `LedgerContents.unaccounted`."""
+        return len(self.mechanisms) - len(self._accounted)
 
     def _append(self, kind: str, fields: Mapping[str, Any]) -> int:
         seq = self._seq

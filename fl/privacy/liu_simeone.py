@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.privacy.accountant import Accountant
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism
+from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import PrivacyStatement, state_privacy
 from fl.privacy.target import PrivacyTarget
 

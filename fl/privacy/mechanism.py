@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -10,26 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
-
-
-class Label(StrEnum):
-    """Which sensitivity is claimed (see the package docstring)."""
-
-    PAPER_CLAIM = "paper-claim"
-    RECORD = "record"
-    CLIENT = "client"
-
-
-class Neighbours(StrEnum):
-    """Between which data sets the claim holds."""
-
-    ZERO_OUT = "zero-out"
-    REPLACE_ONE = "replace-one"
-
-    @property
-    def factor(self) -> float:
-        """Sensitivity relative to zero-out."""
-        return 2.0 if self is Neighbours.REPLACE_ONE else 1.0
+from fl.privacy.conditions import View
+from fl.privacy.sensitivity import Clipping, Label, Neighbours, charged_sensitivity
 
 
 class SigmaOrigin(StrEnum):
@@ -42,6 +24,8 @@ class SigmaOrigin(StrEnum):
     UNKNOWN = "unknown"
 
 
+Bounds = tuple[tuple[str, float], ...]
+"""(name, probability with which it fails) of each bound that a mechanism rests on."""
 _PROVENANCE = ("clip_norm", "alpha_u", "alpha_cj", "jammer_gain", "noise_std_real")
 
 
@@ -53,8 +37,12 @@ class RoundMechanism:
     received_gains: for each client the factor g_i with which its weight p_i arrives, 1/s_i nominally; 0 for a client
         that is silent. A radio puts the upper confidence bound of the measured |h_i alpha_i| tau / (alpha_u p_i) here.
     sigma: standard deviation of the noise per real coordinate after division by alpha_u; 0 where unknown or absent.
-    record_bounded: every client's update is a mean of per-sample terms bounded by tau (`BoundedUpdate.record_terms`).
-    alpha_u, alpha_cj, jammer_gain, noise_std_real, clip_norm: of what sigma is made; provenance, not used in the loss.
+    record_bounded: every client's update is a mean of per-sample terms bounded by tau.
+    clip_norm: tau. With `record_bounded` it is what every update must prove (`clipping`).
+    alpha_u, alpha_cj, jammer_gain, noise_std_real: of what sigma is made; provenance, not used in the loss.
+    view: the strongest adversary against whom the loss holds.
+    bounds: measured bounds that gains and sigma are, each with the probability that it is not one; empty where nothing
+        was measured, None where it is not known. What may fail is part of delta (`bounds_delta`).
     """
 
     uplink: int
@@ -67,6 +55,8 @@ class RoundMechanism:
     alpha_cj: float
     jammer_gain: float
     noise_std_real: float
+    view: View = View.CELLS
+    bounds: Bounds | None = ()
 
     def __post_init__(self) -> None:
         """Refuse values from which no loss could be computed."""
@@ -82,17 +72,29 @@ class RoundMechanism:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise PrivacyError(f"{name} of uplink {self.uplink} is {value}: expected a finite number of at least 0")
+        for name, probability in self.bounds or ():
+            if not 0.0 <= probability <= 1.0:
+                raise PrivacyError(
+                    f"bound '{name}' of uplink {self.uplink} fails with {probability}: expected a probability"
+                )
+
+    @property
+    def bounds_delta(self) -> float | None:
+        """Probability that any of the bounds fails, at most (union); None where it is not known."""
+        return None if self.bounds is None else math.fsum(probability for _, probability in self.bounds)
 
     def noise_ratios(self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours) -> NDArray[np.float64]:
         """Delta_i / sigma for each client, shape (K,). Infinite where the label is not earned or sigma is unknown."""
         if len(sizes) != len(self.received_gains):
             raise PrivacyError(f"uplink {self.uplink} has {len(self.received_gains)} gains for {len(sizes)} clients")
         gains = np.asarray(self.received_gains)
-        sensitivity = gains * neighbours.factor * (sizes / sizes.sum() if label is Label.CLIENT else 1.0 / sizes.sum())
-        if label is Label.RECORD and not self.record_bounded:
+        if self.sigma == 0 or self.sigma_origin in (SigmaOrigin.NONE, SigmaOrigin.UNKNOWN):
             return np.where(gains > 0, math.inf, 0.0)
-        trusted = self.sigma > 0 and self.sigma_origin not in (SigmaOrigin.NONE, SigmaOrigin.UNKNOWN)
-        return sensitivity / self.sigma if trusted else np.where(gains > 0, math.inf, 0.0)
+        return charged_sensitivity(label, neighbours, sizes, gains, record_bounded=self.record_bounded) / self.sigma
+
+    def clipping(self, samples: int) -> Clipping:
+        """How the update of a client with so many samples must have been bounded for the losses to hold."""
+        return Clipping.each_of(samples, self.clip_norm) if self.record_bounded else Clipping.whole(self.clip_norm)
 
     def losses(self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours) -> NDArray[np.float64]:
         """This uplink's contribution 1/2 (Delta_i/sigma)^2 to S for each client, shape (K,)."""
@@ -102,6 +104,17 @@ class RoundMechanism:
         """The same uplink with s_i = 1 wherever a client sends more quietly: the paper's s-free bound."""
         gains = tuple(max(gain, 1.0) if gain > 0 else 0.0 for gain in self.received_gains)
         return RoundMechanism(**{**asdict(self), "received_gains": gains})
+
+    def without_jammer(self) -> "RoundMechanism":
+        """The same uplink with the receiver's noise alone: what it was at worst where no jammer's noise is proven.
+
+        Never more noise than it has. Where the receiver's is not known the sigma is `unknown`, and the loss infinite.
+        """
+        if self.alpha_cj == 0.0:
+            return self
+        if self.noise_std_real == 0.0 or self.alpha_u == 0.0:
+            return replace(self, sigma=0.0, sigma_origin=SigmaOrigin.UNKNOWN, alpha_cj=0.0)
+        return replace(self, sigma=min(self.sigma, self.noise_std_real / self.alpha_u), alpha_cj=0.0)
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON-ready mapping; `from_json` is its inverse, bit for bit."""
@@ -119,6 +132,19 @@ class RoundMechanism:
                 raise TypeError("uplink must be an integer and record_bounded true or false")
             fields["received_gains"] = tuple(float(gain) for gain in fields["received_gains"])
             fields["sigma_origin"] = SigmaOrigin(fields["sigma_origin"])
+            # Ledgers of format 1 say neither: they were about cells, and the bounds of what was measured are not known.
+            fields["view"] = View(fields.get("view", View.CELLS))
+            measured = fields["sigma_origin"] is SigmaOrigin.MEASURED
+            fields["bounds"] = _bounds_of(fields.get("bounds", None if measured else ()))
             return cls(**fields)
         except (KeyError, TypeError, ValueError) as error:
             raise PrivacyError(f"not the record of an uplink: {error}") from error
+
+
+def _bounds_of(data: Any) -> Bounds | None:
+    if data is None:
+        return None
+    pairs = tuple((name, probability) for name, probability in data)
+    if any(type(name) is not str or type(probability) not in (int, float) for name, probability in pairs):
+        raise TypeError("bounds must be pairs of a name and a probability")
+    return tuple((name, float(probability)) for name, probability in pairs)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
 from fl.privacy.accountant import Accountant, checked_delta, checked_epsilon, loss_for_epsilon
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours, charged_sensitivity
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,9 @@ class PrivacyTarget:
 
     def sensitivity(self, sizes: NDArray[np.int64]) -> float:
         """Delta at s_i = 1, in units of the clip norm: 1/n, or the largest p_i for `client`; twice that to replace."""
-        largest = sizes.max() if self.label is Label.CLIENT else 1
-        return self.neighbours.factor * float(largest) / float(sizes.sum())
+        # What is sized for a record is earned in the run: an update that does not prove it is refused.
+        gains = np.ones(len(sizes))
+        return float(charged_sensitivity(self.label, self.neighbours, sizes, gains, record_bounded=True).max())
 
     def sigma_required(self, sizes: NDArray[np.int64]) -> float:
         """Smallest sigma per uplink, in units of the clip norm, for clients of these `sizes` (K,) with s_i = 1.

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fl.errors import RunFolderError
-from fl.experiment.folder import ALLOCATION
-from fl.experiment.report.privacy import Span
-from fl.experiment.report.sources import Curve, Trial
 from fl.privacy.accountant import Accountant
 from fl.privacy.liu_simeone import state_published
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours
+from fl.report.privacy import Span
+from fl.report.sources import Curve, Trial
+from fl.run.folder import ALLOCATION
 from fl.uplink.modes import PowerControl
 
 

@@ -20,9 +20,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from fl.experiment.report.inline_svg import inline_svg
-from fl.experiment.report.sources import Curve, Study, printable
-from fl.experiment.report.statistics import Band, band
+from fl.report.inline_svg import inline_svg
+from fl.report.sources import Curve, Study, printable
+from fl.report.statistics import Band, band
 
 # Without their yellow, which is too pale for a line on white. The numbers of colours, styles and markers share no
 # divisor, so that no two of 7 x 4 x 9 curves look alike.

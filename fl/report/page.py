@@ -10,14 +10,15 @@ import tomli_w
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fl.experiment.report.convergence import TERMS
-from fl.experiment.report.curves import Picture
-from fl.experiment.report.power import Quantiles
-from fl.experiment.report.privacy import AS_SENT, AT_THE_BOUND, TOLERANCE, PrivacyRow, Span, meanings
-from fl.experiment.report.provenance import commands_of, facts_of, versions_of
-from fl.experiment.report.sources import Curve
-from fl.experiment.report.statistics import Difference, Estimate
-from fl.experiment.report.summary import Summary
+from fl.learning.convergence import TERMS
+from fl.report.curves import Picture
+from fl.report.power import Quantiles
+from fl.report.privacy import AS_SENT, AT_THE_BOUND, TOLERANCE, PrivacyRow, Span, meanings
+from fl.report.provenance import commands_of, facts_of, versions_of
+from fl.report.sources import Curve
+from fl.report.statistics import Difference
+from fl.report.summary import Summary
+from fl.sweep.estimate import Estimate
 from fl.uplink.jammer import JammerRole
 
 _MINUS, _RANGE, _NONE = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{EN DASH}"
@@ -52,7 +53,7 @@ class Chapter:
 def render(chapters: Sequence[Chapter], version: str) -> str:
     """The whole page."""
     environment = Environment(
-        loader=PackageLoader("fl.experiment.report", "."),
+        loader=PackageLoader("fl.report", "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -75,7 +76,7 @@ def render(chapters: Sequence[Chapter], version: str) -> str:
         meanings=meanings,
         agreement=agreement,
         # The style sheet is the package's own, and has no place for anything from outside.
-        style=Markup(resources.files("fl.experiment.report").joinpath("page.css").read_text("utf-8")),  # noqa: S704
+        style=Markup(resources.files("fl.report").joinpath("page.css").read_text("utf-8")),  # noqa: S704
         inline=Markup,
         toml=lambda config: tomli_w.dumps(config.model_dump(mode="json")),
         bound_terms=TERMS,

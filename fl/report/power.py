@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.experiment.report.sources import Curve, Trial
 from fl.privacy.mechanism import RoundMechanism
+from fl.report.sources import Curve, Trial
 
 Quantiles = tuple[float, float, float]
 LEVELS = (0.05, 0.5, 0.95)

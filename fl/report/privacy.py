@@ -8,11 +8,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from fl.experiment.config import JammerConfig
-from fl.experiment.report.sources import Curve, Trial
 from fl.privacy.accountant import Accountant
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism
+from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import PrivacyStatement, state_privacy
+from fl.report.sources import Curve, Trial
+from fl.run.config import JammerConfig
 from fl.uplink.jammer import FactorOn, JammerRole
 
 TOLERANCE = 0.005
@@ -127,6 +128,8 @@ def _state(
         label=label,
         neighbours=header.neighbours,
         delta=delta,
+        unaccounted=trial.ledger.unaccounted,
+        jammer=header.jammer,
     )
 
 

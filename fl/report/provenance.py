@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fl.experiment.config import RunConfig, UplinkKind
-from fl.experiment.report.sources import Study
-from fl.experiment.sweep_plan import shipped_sweeps
+from fl.report.sources import Study
+from fl.run.config import RunConfig, UplinkKind
+from fl.sweep.plan import shipped_sweeps
 
 
 def facts_of(study: Study) -> list[str]:
@@ -43,6 +43,10 @@ def versions_of(study: Study) -> list[str]:
 def _sentence(versions: Mapping[str, Any]) -> str:
     packages = versions.get("packages") or {}
     parts = [f"Python {versions.get('python', 'unknown')}", str(versions.get("platform", ""))]
+    source = versions.get("source")
+    if isinstance(source, Mapping) and "commit" in source:
+        changed = ", with changes on top" if source.get("changed") else ""
+        parts.append(f"commit {str(source['commit'])[:12]} of airdp{changed}")
     parts += [f"{name} {version}" for name, version in packages.items() if version]
     return ", ".join(part for part in parts if part)
 

@@ -1,14 +1,14 @@
 """The configs of a study, with what matters first: where its curves differ, then where all leave airdp's defaults."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fl.experiment.config import RunConfig
-from fl.experiment.report.sources import Curve, Study
+from fl.report.sources import Curve, Study
+from fl.run.config import RunConfig
+from hardware.foundation.tables import flat
 
-_NOT_SETTINGS = ("name", "description")
+_NOT_SETTINGS = {"name", "description"}
 
 
 @dataclass(frozen=True)
@@ -25,28 +25,25 @@ class Settings:
 
 def settings_of(study: Study) -> Settings:
     """Compare the configs of all planned curves."""
-    flat = [_flat(curve.config) for curve in study.curves]
-    default = _flat(RunConfig())
-    varying = tuple(key for key in flat[0] if any(config[key] != flat[0][key] for config in flat))
+    configs = [_settings(curve.config) for curve in study.curves]
+    default = _settings(RunConfig())
+    keys = list(dict.fromkeys(key for config in configs for key in config))
+    varying = tuple(key for key in keys if len({config.get(key) for config in configs}) > 1)
     return Settings(
         varying=varying,
         values=tuple(
-            (curve, tuple(config[key] for key in varying)) for curve, config in zip(study.curves, flat, strict=True)
+            (curve, tuple(config.get(key, "") for key in varying))
+            for curve, config in zip(study.curves, configs, strict=True)
         ),
         shared=tuple(
-            (key, value) for key, value in flat[0].items() if key not in varying and value != default.get(key)
+            (key, value) for key, value in configs[0].items() if key not in varying and value != default.get(key)
         ),
     )
 
 
-def _flat(config: RunConfig) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for key, value in config.model_dump(mode="json").items():
-        if isinstance(value, Mapping):
-            pairs.update({f"{key}.{name}": _toml(part) for name, part in value.items()})
-        elif key not in _NOT_SETTINGS:
-            pairs[key] = _toml(value)
-    return pairs
+def _settings(config: RunConfig) -> dict[str, str]:
+    tables = config.model_dump(mode="json", exclude=_NOT_SETTINGS)
+    return {key: _toml(value) for key, value in flat(tables).items()}
 
 
 def _toml(value: Any) -> str:

@@ -5,8 +5,6 @@ that has not finished is shown as far as it came. A file that contradicts anothe
 would state a privacy that nobody has.
 """
 
-import hashlib
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import LedgerError, RunFolderError
-from fl.experiment.config import RunConfig
-from fl.experiment.folder import RunFolder
-from fl.experiment.sweep_plan import Point, SweepFolder
 from fl.privacy.ledger import LedgerContents, read_ledger
+from fl.run.config import RunConfig, digest_of
+from fl.run.folder import RunFolder
+from fl.sweep.plan import Point, SweepFolder
 from phy.errors import AirdpError
 
 _COLUMNS = (
@@ -53,7 +51,8 @@ def printable(text: str) -> str:
 class Trial:
     """One run. metrics: a column of metrics.jsonl by name, float64 (uplinks,). senders: clients that sent, (uplinks,).
 
-    status: of result.json, or "unfinished". final: accuracy, loss and test_loss of the last model.
+    status: of result.json, or that it is unfinished. model_sha256: None until it has finished. final: accuracy, loss
+    and test_loss of the last model.
     """
 
     number: int
@@ -67,6 +66,11 @@ class Trial:
     model_sha256: str | None
     data_sha256: str
     versions: Mapping[str, Any]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has a result."""
+        return self.model_sha256 is not None
 
     @property
     def uplinks(self) -> int:
@@ -185,7 +189,7 @@ def _missing_trial(folder: RunFolder, point: Point, trial: int) -> str:
 def _read_run(folder: RunFolder) -> Study:
     config = folder.config()
     trial = _read_trial(folder, 1, config)
-    if not trial.uplinks and trial.status == "unfinished":
+    if not trial.uplinks and not trial.finished:
         raise RunFolderError(
             f"the run in {folder.path} has not finished an uplink: there is nothing to report yet; "
             "go on with `airdp run ... --resume`"
@@ -199,7 +203,7 @@ def _read_run(folder: RunFolder) -> Study:
         axes=(),
         planned_trials=1,
         curves=(Curve(Point(slug=config.name.lower(), labels=(), claims=(), config=config), (trial,)),),
-        missing=(unfinished,) if trial.status == "unfinished" else (),
+        missing=() if trial.finished else (unfinished,),
         timing={},
         is_sweep=False,
     )
@@ -269,10 +273,7 @@ def _check_ledger(folder: RunFolder, ledger: LedgerContents, uplinks: NDArray[np
 
 def digest_as_written(config_path: Path) -> str:
     """What `RunConfig.digest` was when the file was written: keys that airdp has got since then are not in it."""
-    data = tomllib.loads(config_path.read_text(encoding="utf-8"))
-    data.pop("description", None)
-    data.get("local", {}).pop("workers", None)
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return digest_of(tomllib.loads(config_path.read_text(encoding="utf-8")))
 
 
 def read_studies(paths: Sequence[Path]) -> tuple[Study, ...]:

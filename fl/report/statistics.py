@@ -1,7 +1,6 @@
 """Means over trials with their uncertainty, and differences between curves that share their trials' seeds.
 
-Every interval is Student's t interval of a mean at 95 %: it says how well the mean is known, not how far trials
-scatter. One trial has no interval.
+Every interval is that of `fl.sweep.estimate`.
 """
 
 from collections.abc import Sequence
@@ -10,45 +9,9 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
 
-from fl.experiment.report.sources import Curve, Trial, printable
-
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean of `count` values; half: half the width of its interval, None for one value or where one is infinite."""
-
-    mean: float
-    half: float | None
-    low: float
-    high: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Sequence[float] | NDArray[np.float64]) -> "Estimate":
-        """From at least one value; low and high: the smallest and the largest of them."""
-        data = np.asarray(values, dtype=np.float64)
-        half = half_width(data[:, None])[0]
-        return cls(
-            mean=float(data.mean()) if np.isfinite(data).all() else float(data.max()),
-            half=float(half) if np.isfinite(half) else None,
-            low=float(data.min()),
-            high=float(data.max()),
-            count=data.size,
-        )
-
-
-def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half the width of the interval of each column's mean, for `values` (trials, columns); NaN where there is none."""
-    count = len(values)
-    if count < 2:
-        return np.full(values.shape[1], np.nan)
-    finite = np.isfinite(values).all(axis=0)
-    spread = np.where(finite, values, 0.0).std(axis=0, ddof=1)
-    return np.where(finite, float(t.ppf(0.5 + CONFIDENCE / 2, count - 1)) * spread / np.sqrt(count), np.nan)
+from fl.report.sources import Curve, Trial, printable
+from fl.sweep.estimate import Estimate, half_width
 
 
 @dataclass(frozen=True)
@@ -103,7 +66,7 @@ def outcome(curve: Curve) -> Outcome:
     def estimate(name: str) -> Estimate:
         return Estimate.of([trial.final[name] for trial in curve.trials])
 
-    uplinks, rounds = [t.uplinks for t in curve.trials], [t.rounds for t in curve.trials]
+    uplinks, rounds = [trial.uplinks for trial in curve.trials], [trial.rounds for trial in curve.trials]
     return Outcome(
         curve=curve,
         accuracy=estimate("accuracy"),

@@ -8,14 +8,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from fl.experiment.report.baseline import BaselineRow, baseline_rows
-from fl.experiment.report.convergence import CurveBound, bounds_of
-from fl.experiment.report.power import JammerRow, PowerRow, jammer_row, power_row
-from fl.experiment.report.privacy import PrivacyRow, privacy_rows
-from fl.experiment.report.settings import Settings, settings_of
-from fl.experiment.report.sources import Curve, Study
-from fl.experiment.report.statistics import Difference, Outcome, differences, outcome
-from fl.experiment.report.timing import Timing, timing_of
+from fl.report.baseline import BaselineRow, baseline_rows
+from fl.report.power import JammerRow, PowerRow, jammer_row, power_row
+from fl.report.privacy import PrivacyRow, privacy_rows
+from fl.report.settings import Settings, settings_of
+from fl.report.sources import Curve, Study
+from fl.report.statistics import Difference, Outcome, differences, outcome
+from fl.report.theory import CurveBound, bounds_of
+from fl.report.timing import Timing, timing_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Summary:
     settings: Settings
 
 
-def summarise(
+def summarise_study(
     study: Study, on_progress: Callable[[str, float], None] | None, sgemm_flops_per_second: float | None = None
 ) -> Summary:
     """Evaluate all curves that have a trial; the convergence bound only with `on_progress`, which it calls."""

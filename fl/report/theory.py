@@ -1,4 +1,4 @@
-"""The paper's convergence bound for one trial of each curve, term by term: `fl.experiment.convergence` in a table.
+"""The paper's convergence bound for one trial of each curve, term by term: `fl.run.bound` in a table.
 
 Constants are estimated from the clients' data, which need not be where the report is made: then the reason stands
 where the terms would.
@@ -7,18 +7,8 @@ where the terms would.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fl.experiment.report.sources import Curve, Study
+from fl.report.sources import Curve, Study
 from phy.errors import AirdpError
-
-TERMS = {
-    "start": "what there was to descend, (f(w⁰) − f(w*))/M",
-    "c2": "upcycled steps: they may go against the gradient",
-    "c3": "upcycled steps: their length on a curved loss",
-    "c4": "back-off on unlike clients, and steps of 1/μ on a curved loss",
-    "c5": "the jammer’s noise",
-    "c6": "the receiver’s noise",
-}
-"""The addends of the bound, which C1 divides."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +54,8 @@ def bounds_of(study: Study, on_progress: Callable[[str, float], None]) -> tuple[
 
 
 def _bound(study: Study, curve: Curve, on_progress: Callable[[str, float], None]) -> CurveBound:
-    from fl.experiment.convergence import HOLDS, bound_of_run, estimate_constants, premises_not_met
     from fl.learning.convergence import Form
+    from fl.run.bound import HOLDS, bound_of_run, estimate_constants, premises_not_met
 
     trial = curve.trials[0]
     holds = HOLDS[curve.config.algorithm.name]

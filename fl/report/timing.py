@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from fl.errors import ModelError, RunFolderError
-from fl.experiment.report.sources import Curve, Study, Trial
-from fl.experiment.report.statistics import Estimate
+from fl.report.sources import Curve, Study, Trial
+from fl.sweep.estimate import Estimate
 
 
 @dataclass(frozen=True)
 class TimingRow:
     """Of one curve's trials. wall, cpu: seconds a trial; cpu is None where it was not kept. uplinks: of all trials.
 
-    flops_per_cpu_second: of the plain algorithm's products (`fl.experiment.arithmetic`); None where it is not known.
+    flops_per_cpu_second: of the plain algorithm's products (`fl.run.arithmetic`); None where it is not known.
     """
 
     curve: Curve
@@ -98,7 +98,7 @@ def _from_entries(curve: Curve, entries: list[tuple[str, int, float, float]]) ->
 
 
 def _flops(trial: Trial) -> float | None:
-    from fl.experiment.arithmetic import flops_per_uplink_of
+    from fl.run.arithmetic import flops_per_uplink_of
 
     try:
         return trial.uplinks * flops_per_uplink_of(trial.folder)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fl.durable import write_atomically
 from fl.errors import RunFolderError
-from fl.experiment.report.curves import draw_study
-from fl.experiment.report.page import Chapter, render
-from fl.experiment.report.sources import Study, read_studies
-from fl.experiment.report.summary import Summary, summarise
-from fl.experiment.versions import package_version
+from fl.report.curves import draw_study
+from fl.report.page import Chapter, render
+from fl.report.sources import Study, read_studies
+from fl.report.summary import Summary, summarise_study
+from fl.run.versions import package_version
+from hardware.foundation.durable import write_atomically
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,15 @@ def build_report(
             names = {suffix: f"{out.stem}-files/{key}-{picture.name}.{suffix}" for suffix in picture.files}
             files.update({names[suffix]: content for suffix, content in picture.files.items()})
             links[picture.name] = [(suffix.upper(), name) for suffix, name in names.items()]
-        chapters.append(Chapter(key, summarise(study, on_progress if bound else None, sgemm), tuple(pictures), links))
+        chapters.append(
+            Chapter(key, summarise_study(study, on_progress if bound else None, sgemm), tuple(pictures), links)
+        )
     page = render(chapters, package_version("airdp") or "unknown")
     return Report(page, files, tuple(chapter.summary for chapter in chapters))
 
 
 def _sgemm() -> float:
-    from fl.experiment.arithmetic import sgemm_flops_per_second
+    from fl.run.arithmetic import sgemm_flops_per_second
 
     return sgemm_flops_per_second(time.thread_time)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fl.experiment.config import RunConfig
-    from fl.experiment.runner import RunResult, UplinkMetrics
+    from fl.run.config import RunConfig
+    from fl.run.runner import RunResult, UplinkMetrics
 
 
 def run(
@@ -22,8 +22,8 @@ def run(
     `on_uplink` is called after each uplink. Raises `phy.errors.AirdpError` for anything the caller can mend.
     """
     # Imported here: PyTorch takes seconds to load, and the accounting commands do not need it.
-    from fl.experiment.config import RunConfig, load_config, parse_config
-    from fl.experiment.runner import run_experiment
+    from fl.run.config import RunConfig, load_config, parse_config
+    from fl.run.runner import run_experiment
 
     if isinstance(config, str | Path):
         resolved = load_config(str(config))

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import torch
 
 from fl.errors import ModelError
-from fl.experiment.assemble import Parts
-from fl.experiment.folder import RunFolder
-from fl.learning.mode import LocalMode
 from fl.learning.model import MLP
+from fl.learning.settings import LocalMode, LocalSettings
 from fl.learning.workforce import single_threaded_torch
+from fl.run.assemble import Parts
+from fl.run.folder import RunFolder
 
 _SIDE = 1024
 _REPEATS = 5
@@ -27,13 +27,18 @@ def plain_flops(*, samples: int, epochs: int, features: int, hidden: int, classe
     return float(samples) * epochs * (4 * features * hidden + 6 * hidden * classes)
 
 
+def _epochs(local: LocalSettings) -> int:
+    """The mode `record` takes one step over all samples."""
+    return local.epochs if local.mode is LocalMode.SGD else 1
+
+
 def flops_per_uplink(parts: Parts) -> float:
     """`plain_flops` of one uplink in which all clients train; raises `ModelError` where the model is not the MLP."""
     if type(parts.model) is not MLP:
         raise ModelError("FLOPs are known for the built-in MLP only: leave model.module out")
     return plain_flops(
         samples=int(parts.sizes.sum()),
-        epochs=parts.local.epochs if parts.local.mode is LocalMode.SGD else 1,
+        epochs=_epochs(parts.local.settings),
         features=parts.model.first.in_features,
         hidden=parts.model.first.out_features,
         classes=parts.model.second.out_features,
@@ -48,7 +53,7 @@ def flops_per_uplink_of(folder: RunFolder) -> float:
     hidden, classes = config.model.hidden, len(partition["class_counts"][0])
     return plain_flops(
         samples=sum(partition["sizes"]),
-        epochs=config.local.epochs if config.local.mode is LocalMode.SGD else 1,
+        epochs=_epochs(config.local),
         features=(checkpoint.model.size - classes) // hidden - classes - 1,
         hidden=hidden,
         classes=classes,

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,40 +14,70 @@ from numpy.typing import NDArray
 from torch import nn
 
 from calibration.gains import load_gains
-from fl.experiment.config import AlgorithmName, DataSet, Fading, PartitionKind, RunConfig, UplinkKind
+from calibration.record import parse_record
+from fl.audit.canaries import Canaries
+from fl.errors import ConfigError
 from fl.learning.algorithms import Algorithm, FedAvg, FedProx, UpcycledFL
 from fl.learning.data.dataset import Dataset
 from fl.learning.data.digits import load_digits
 from fl.learning.data.emnist import load_emnist
 from fl.learning.data.partition import Partition, partition_by_class, partition_iid, partition_natural
 from fl.learning.data.synthetic import make_synthetic
-from fl.learning.local import ClientData, LocalSettings
-from fl.learning.mode import LocalMode
+from fl.learning.local import LocalTraining, trainer_for
 from fl.learning.model import build_mlp, check_model, flatten, import_module
-from fl.nodes.air import AirFormat
-from fl.nodes.radio_uplink import RadioPower, RadioUplink, check_lab
+from fl.learning.settings import LocalMode
+from fl.learning.trainer import ClientData
+from fl.nodes.air_format import AirFormat
+from fl.nodes.calibrated import CalibrationCheck
+from fl.nodes.radio_uplink import RadioRules, RadioUplink, require_suitable
 from fl.privacy.liu_simeone import published_target
 from fl.privacy.target import PrivacyTarget
-from fl.streams import Stream, generator
+from fl.random_streams import Stream, generator
+from fl.run.config import AlgorithmName, DataSet, Fading, PartitionKind, RunConfig, UplinkKind
+from fl.run.delta_split import split_delta
+from fl.run.inputs import Inputs, gather
+from fl.uplink.alpha_u import AlphaU, Fixed, ForNoise, Largest, PowerSettings, Scheduled
 from fl.uplink.channel import Channel, FileChannel, RayleighChannel, StaticChannel
 from fl.uplink.contract import Uplink
 from fl.uplink.ideal import IdealUplink
-from fl.uplink.jammer import JammerRole
+from fl.uplink.jammer import JammerRole, JammerSettings
 from fl.uplink.liu_simeone import Allocation, allocate, largest_alpha_u
 from fl.uplink.modes import BaselineBudget, PowerControl
-from fl.uplink.power_control import alpha_u_for_noise, power_limit
-from fl.uplink.symbol import JammerSettings, SymbolUplink
-from hardware.lab import find_lab, open_lab
+from fl.uplink.power_control import power_limit
+from fl.uplink.symbol import SymbolUplink
+from hardware.lab.model import Lab
+from hardware.lab.opened import OpenLab, open_lab
 from phy.numerology import Numerology
 from phy.units import db_to_amplitude_ratio
+
+
+class Onlooker(Protocol):
+    """Is shown an uplink over radios before anything is sent over it."""
+
+    def tap(self, lab: OpenLab) -> None:
+        """The radios are open, and nobody uses them yet."""
+        ...
+
+    def attach(self, uplink: RadioUplink) -> None:
+        """The uplink on these radios has been made."""
+        ...
+
+
+OpenUplink = Callable[[Onlooker], AbstractContextManager[Uplink]]
 
 
 @dataclass(frozen=True)
 class Parts:
     """What a run is made of. start: initial model (d,). sizes: n_i (K,). open_uplink: radios are on only within it.
 
-    allocation: what a baseline planned for all uplinks, None under adaptive power control.
+    calibration: that the lab is held against, where there is one.
+
+    allocation: what a baseline planned for all uplinks, None under adaptive power control. inputs: what it was made of.
+    canaries: records that an audit has replaced, None where there are none.
     """
+
+    inputs: Inputs
+    calibration: CalibrationCheck | None
 
     dataset: Dataset
     statistics: dict[str, Any]
@@ -56,9 +86,10 @@ class Parts:
     model: nn.Module
     start: NDArray[np.float32]
     algorithm: Algorithm
-    local: LocalSettings
+    local: LocalTraining
     allocation: Allocation | None
-    open_uplink: Callable[[], AbstractContextManager[Uplink]]
+    canaries: Canaries | None
+    open_uplink: OpenUplink
 
 
 def assemble(config: RunConfig) -> Parts:
@@ -74,7 +105,11 @@ def assemble(config: RunConfig) -> Parts:
     start = flatten(model)
     algorithm = make_algorithm(config)
     allocation = make_allocation(config, partition.sizes, coordinates=start.size)
+    inputs = gather(config, model)
+    calibration = _calibration(config, inputs)
     return Parts(
+        inputs=inputs,
+        calibration=calibration,
         dataset=dataset,
         statistics=partition.statistics(dataset.train_y, dataset.classes),
         clients=tuple(
@@ -85,16 +120,15 @@ def assemble(config: RunConfig) -> Parts:
         model=model,
         start=start,
         algorithm=algorithm,
-        local=LocalSettings(
-            mode=config.local.mode,
-            epochs=config.local.epochs,
-            batch_size=config.local.batch_size,
-            lr=config.local.lr,
-            momentum=config.local.momentum,
+        local=LocalTraining(
+            trainer=trainer_for(model),
+            settings=config.local,
             mu=algorithm.proximal_mu,
+            clip_norm=config.privacy.clip_norm,
         ),
         allocation=allocation,
-        open_uplink=make_uplink(config, partition.sizes, allocation, coordinates=start.size),
+        canaries=make_canaries(config, partition.sizes, coordinates=start.size),
+        open_uplink=make_uplink(config, inputs.lab, calibration, partition.sizes, allocation, coordinates=start.size),
     )
 
 
@@ -140,10 +174,10 @@ def make_algorithm(config: RunConfig) -> Algorithm:
 
 
 def privacy_target(config: RunConfig, epsilon: float) -> PrivacyTarget:
-    """The run's target with another epsilon."""
+    """The run's target with another epsilon, at the delta that is the mechanism's."""
     return PrivacyTarget(
         epsilon=epsilon,
-        delta=config.privacy.delta,
+        delta=split_delta(config).mechanism,
         uplinks=config.uplink.uplinks,
         label=config.label,
         neighbours=config.privacy.neighbours,
@@ -176,16 +210,38 @@ def make_allocation(config: RunConfig, sizes: NDArray[np.int64], coordinates: in
     )
 
 
+def make_canaries(config: RunConfig, sizes: NDArray[np.int64], coordinates: int) -> Canaries | None:
+    """The canaries that [audit] asks for."""
+    if not config.audit.canaries:
+        return None
+    return Canaries(config.audit.canaries, coordinates, tuple(int(size) for size in sizes), config.seed)
+
+
+def _calibration(config: RunConfig, inputs: Inputs) -> CalibrationCheck | None:
+    """The calibration that [radio] names, seen to be usable today."""
+    if inputs.calibration is None:
+        return None
+    source = config.radio.calibration
+    calibration = CalibrationCheck(parse_record(inputs.calibration, source), source)
+    calibration.require_usable()
+    return calibration
+
+
 def make_uplink(
-    config: RunConfig, sizes: NDArray[np.int64], allocation: Allocation | None, coordinates: int
-) -> Callable[[], AbstractContextManager[Uplink]]:
+    config: RunConfig,
+    lab: Lab | None,
+    calibration: CalibrationCheck | None,
+    sizes: NDArray[np.int64],
+    allocation: Allocation | None,
+    coordinates: int,
+) -> OpenUplink:
     """The uplink that [uplink] and its sections describe, checked now and opened when it is called."""
     record_bounded = config.local.mode is LocalMode.RECORD
-    if config.uplink.kind is UplinkKind.RADIO:
-        return make_radio_uplink(config, sizes, coordinates)
+    if lab is not None:
+        return make_radio_uplink(config, lab, calibration, sizes, coordinates)
     if config.uplink.kind is UplinkKind.IDEAL:
         ideal = IdealUplink(sizes, coordinates, config.privacy.clip_norm, record_bounded)
-        return lambda: nullcontext(ideal)
+        return lambda onlooker: nullcontext(ideal)
     symbol = SymbolUplink(
         sizes=sizes,
         coordinates=coordinates,
@@ -194,76 +250,98 @@ def make_uplink(
         channel=_make_channel(config, len(sizes)),
         noise_std_real=config.channel.noise_std_real,
         limits=_power_limits(config, len(sizes), coordinates),
-        alpha_u=_alpha_u(config, sizes) if allocation is None else allocation.alpha_u,
-        backoff=config.power.backoff,
-        rescale=config.power.aggregate,
+        power=_power(config, sizes, allocation),
         jammer=_jammer(config, sizes),
         streams=partial(generator, config.seed),
     )
-    return lambda: nullcontext(symbol)
+    return lambda onlooker: nullcontext(symbol)
 
 
 def make_radio_uplink(
-    config: RunConfig, sizes: NDArray[np.int64], coordinates: int
-) -> Callable[[], AbstractContextManager[Uplink]]:
-    """Lab, format and power of a radio uplink, checked; the radios are opened, and parked again, by its context."""
-    settings, power = config.radio, config.power
-    lab = find_lab(settings.lab)
-    if settings.backend:
-        lab = lab.on_backend(settings.backend)
+    config: RunConfig, lab: Lab, calibration: CalibrationCheck | None, sizes: NDArray[np.int64], coordinates: int
+) -> OpenUplink:
+    """A radio uplink, its format and power checked; the radios are opened, and parked again, by its context."""
+    air, make = radio_uplink_on(config, lab, calibration, sizes, coordinates)
+
+    @contextmanager
+    def opened(onlooker: Onlooker) -> Iterator[Uplink]:
+        with open_lab(lab, config.seed) as radios:
+            if calibration is not None:
+                calibration.check_radios(radios, air)
+            onlooker.tap(radios)
+            uplink = make(radios)
+            onlooker.attach(uplink)
+            yield uplink
+
+    return opened
+
+
+def radio_uplink_on(
+    config: RunConfig, lab: Lab, calibration: CalibrationCheck | None, sizes: NDArray[np.int64], coordinates: int
+) -> tuple[AirFormat, Callable[[OpenLab], RadioUplink]]:
+    """Format of a radio uplink, and what makes one on open radios."""
+    settings, confidence = config.radio, split_delta(config).confidence
+    if confidence is None:
+        raise ConfigError("uplink.kind is not 'radio': nothing is measured, and no bound has a confidence")
     numerology = Numerology(settings.fft_size, settings.cp_samples, settings.data_subcarriers, lab.sample_rate_hz)
     air = AirFormat(
         numerology=numerology,
         coordinates=coordinates,
         sounding_symbols=settings.sounding_symbols,
         quiet_samples=settings.quiet_samples,
+        first_quiet_samples=settings.first_quiet_samples,
         guard_samples=16 * settings.fft_size,
         payload_rms=settings.payload_rms,
-        confidence=settings.confidence,
+        confidence=confidence,
     )
-    check_lab(lab, sizes, config.jammer.role)
-    channel_target = privacy_target(config, power.channel_epsilon or config.privacy.epsilon)
-    choices: dict[str, float | None] = {"target": 0.0, "largest": None}
-    radio_power = RadioPower(
-        alpha_u=choices[power.alpha_u] if isinstance(power.alpha_u, str) else power.alpha_u,
-        channel_sigma=channel_target.sigma_required(sizes),
-        backoff=power.backoff,
-        rescale=power.aggregate,
-        jammer_role=config.jammer.role,
-        jammer_sigma=privacy_target(config, config.privacy.epsilon).sigma_required(sizes),
-        factor=config.jammer.factor,
-        factor_on=config.jammer.factor_on,
+    require_suitable(lab, sizes, config.jammer.role)
+    if calibration is not None:
+        air = calibration.applied_to(air, _transmitters(lab, config.jammer.role))
+    rules = RadioRules(
+        power=_power(config, sizes, allocation=None),
+        jammer=_jammer(config, sizes),
         max_phase_error_rad=settings.max_phase_error_rad,
         attempts=settings.attempts,
+        diagnosis=settings.diagnosis,
     )
 
-    @contextmanager
-    def opened() -> Iterator[Uplink]:
-        with open_lab(lab, config.seed) as radios:
-            yield RadioUplink(
-                radios,
-                air,
-                sizes,
-                config.privacy.clip_norm,
-                radio_power,
-                record_bounded=config.local.mode is LocalMode.RECORD,
-                streams=partial(generator, config.seed),
-            )
+    def make(radios: OpenLab) -> RadioUplink:
+        return RadioUplink(
+            radios,
+            air,
+            sizes,
+            config.privacy.clip_norm,
+            rules,
+            record_bounded=config.local.mode is LocalMode.RECORD,
+            streams=partial(generator, config.seed),
+            check_noise=(lambda noise: None) if calibration is None else calibration.check_silence,
+        )
 
-    return opened
+    return air, make
+
+
+def _transmitters(lab: Lab, jammer_role: JammerRole) -> list[str]:
+    own = lab.jammer if jammer_role in (JammerRole.DEDICATED, JammerRole.EXTERNAL) else None
+    return [radio.name for radio in (*lab.clients, *([] if own is None else [own]))]
 
 
 def _power_limits(config: RunConfig, clients: int, coordinates: int) -> NDArray[np.float64]:
     return np.full(clients, power_limit(config.channel.snr_db, coordinates, config.channel.noise_std_real**2))
 
 
-def _alpha_u(config: RunConfig, sizes: NDArray[np.int64]) -> float | None:
+def _power(config: RunConfig, sizes: NDArray[np.int64], allocation: Allocation | None) -> PowerSettings:
+    return PowerSettings(_alpha_u(config, sizes, allocation), config.power.backoff, config.power.aggregate)
+
+
+def _alpha_u(config: RunConfig, sizes: NDArray[np.int64], allocation: Allocation | None) -> AlphaU:
+    if allocation is not None:
+        return Scheduled(tuple(allocation.alpha_u.tolist()))
     if config.power.alpha_u == "largest":
-        return None
+        return Largest()
     if config.power.alpha_u == "target":
         target = privacy_target(config, config.power.channel_epsilon or config.privacy.epsilon)
-        return alpha_u_for_noise(config.channel.noise_std_real, target.sigma_required(sizes))
-    return config.power.alpha_u
+        return ForNoise(target.sigma_required(sizes))
+    return Fixed(config.power.alpha_u)
 
 
 def _make_channel(config: RunConfig, clients: int) -> Channel:

@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import ConfigError, ModelError, RunFolderError
-from fl.experiment.assemble import Parts, assemble, make_algorithm
-from fl.experiment.config import AlgorithmName, RunConfig, UplinkKind
-from fl.experiment.folder import Checkpoint, RunFolder
 from fl.learning.algorithms import UpcycledFL
 from fl.learning.convergence import Bound, Constants, Form, UplinkRecord, convergence_bound
 from fl.learning.curvature import hessian_extremes, loss_and_gradient
-from fl.learning.mode import LocalMode
+from fl.learning.settings import LocalMode
 from fl.learning.workforce import Workforce, cores
 from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.mechanism import RoundMechanism
-from fl.streams import Stream, generator
+from fl.random_streams import Stream, generator
+from fl.run.assemble import Parts, assemble, make_algorithm
+from fl.run.config import AlgorithmName, RunConfig, UplinkKind
+from fl.run.folder import Checkpoint, RunFolder
 from fl.uplink.modes import Backoff, Rescale
 
 HESSIAN_STEPS = 16

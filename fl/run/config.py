@@ -17,20 +17,17 @@ import tomli_w
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from fl.errors import ConfigError
-from fl.learning.mode import LocalMode
+from fl.learning.settings import LocalMode, LocalSettings
 from fl.privacy.accountant import Accountant
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours
+from fl.ranges import Count, Decibels, Epsilon, NotNegative, Positive, Scale
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, BaselineBudget, PowerControl, Rescale
-from hardware.sections import Section, as_tuple, choice, explain, nearest
+from hardware.foundation.sections import Section, as_tuple, choice, explain, nearest
+from hardware.foundation.tables import differing_keys
 
-# The ranges are wider than any lab or claim, and keep sizes and squares of them away from the limits of floats.
-Positive = Annotated[float, Field(gt=0, le=1e9)]
-NotNegative = Annotated[float, Field(ge=0, le=1e9)]
-Scale = Annotated[float, Field(ge=1e-9, le=1e9)]
-Decibels = Annotated[float, Field(ge=-120, le=120)]
-Epsilon = Annotated[float, Field(ge=1e-6, le=1e9)]
-Count = Annotated[int, Field(ge=1, le=10**9)]
+NOT_COUNTED = frozenset({"description", "local.workers", "radio.calibration", "radio.record", "radio.record_sent"})
+"""Keys that no result depends on. Of a calibration the content counts (`fl.run.inputs`), wherever its file lies."""
 
 
 def _portable(value: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +41,7 @@ def _portable(value: dict[str, Any]) -> dict[str, Any]:
 
 
 class DataSet(StrEnum):
-    """Where the samples come from."""
+    """`digits`: scikit-learn's 8 x 8 handwritten digits; `emnist`: letters a to j; `synthetic`: FedProx's generator."""
 
     DIGITS = "digits"
     EMNIST = "emnist"
@@ -52,7 +49,7 @@ class DataSet(StrEnum):
 
 
 class PartitionKind(StrEnum):
-    """How the samples are spread over the clients."""
+    """`iid`: drawn alike; `classes`: each client has some of the classes; `natural`: the clients that the data has."""
 
     IID = "iid"
     CLASSES = "classes"
@@ -60,7 +57,7 @@ class PartitionKind(StrEnum):
 
 
 class AlgorithmName(StrEnum):
-    """The server's algorithm."""
+    """What the server does with the sum; `fedprox` and `upcycled` also hold clients near the global model."""
 
     FEDAVG = "fedavg"
     FEDPROX = "fedprox"
@@ -68,7 +65,7 @@ class AlgorithmName(StrEnum):
 
 
 class UplinkKind(StrEnum):
-    """Fidelity of the uplink."""
+    """`ideal`: the exact weighted sum; `symbol`: block fading, noise per coordinate; `radio`: samples over radios."""
 
     IDEAL = "ideal"
     SYMBOL = "symbol"
@@ -76,15 +73,23 @@ class UplinkKind(StrEnum):
 
 
 class Fading(StrEnum):
-    """Where the channel gains come from."""
+    """`rayleigh`: drawn anew for every uplink; `static`: always `static_gain`; `file`: read from `path`."""
 
     RAYLEIGH = "rayleigh"
     STATIC = "static"
     FILE = "file"
 
 
+class Record(StrEnum):
+    """`none`: nothing; `last`: what was received in the newest uplink; `all`: in every uplink."""
+
+    NONE = "none"
+    LAST = "last"
+    ALL = "all"
+
+
 class DataConfig(Section):
-    """[data] set, where it lies, and how much of it is for training."""
+    """[data] Which data set, where its files are, and how much of it is for training."""
 
     set: Annotated[DataSet, choice(DataSet)] = DataSet.DIGITS
     path: str = ""
@@ -92,34 +97,43 @@ class DataConfig(Section):
     train_samples: Annotated[int, Field(ge=0)] = 0
     """Training samples to use; 0 means all but the test fraction."""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Share of the samples that is kept for testing; with `train_samples`, the rest is for testing instead."""
     synthetic_iid: bool = True
+    """One generating model for all synthetic clients; otherwise one for each, spread by alpha and beta."""
     synthetic_alpha: NotNegative = 1.0
+    """Standard deviation, over the clients, of the mean of their generating weights."""
     synthetic_beta: NotNegative = 1.0
+    """Standard deviation, over the clients, of the mean of their inputs."""
     synthetic_max_client_samples: Annotated[int, Field(ge=0)] = 0
     """Cap on a synthetic client's size; 0 means none (FedProx's log-normal reaches tens of thousands)."""
 
 
 class PartitionConfig(Section):
-    """[partition] of the training samples over the clients."""
+    """[partition] How the training samples are spread over the clients."""
 
     kind: Annotated[PartitionKind, choice(PartitionKind)] = PartitionKind.IID
     clients: Count = 10
+    """K; with radios, as many as the lab has clients."""
     classes_per_client: Count = 5
+    """For `kind = "classes"`."""
     size_spread: NotNegative = 0.5
-    """Standard deviation of the log-normal weights that make sizes unequal; 0 splits each class evenly."""
+    """For `kind = "classes"`: standard deviation of the log-normal weights that make sizes unequal; 0 splits each class
+    evenly."""
 
 
 class ModelConfig(Section):
-    """[model] The MLP, unless `module` names a class."""
+    """[model] The multilayer perceptron with one hidden layer, unless `module` names a class."""
 
     hidden: Count = 196
+    """Hidden units of the MLP."""
     module: str = ""
     """Import path `package.module:Class` of an nn.Module that maps (n, features) to (n, classes) logits."""
     arguments: Annotated[dict[str, Any], AfterValidator(_portable)] = Field(default_factory=dict)
+    """Keyword arguments of `module`."""
 
 
 class AlgorithmConfig(Section):
-    """[algorithm] of the server."""
+    """[algorithm] What the server does with the sum that arrives."""
 
     name: Annotated[AlgorithmName, choice(AlgorithmName)] = AlgorithmName.UPCYCLED
     mu: Positive = 0.1
@@ -130,24 +144,12 @@ class AlgorithmConfig(Section):
     """Upcycled-FL's lambda_m as [last uplink, lambda] pairs; the last one stays."""
 
 
-class LocalConfig(Section):
-    """[local] training at a client."""
-
-    mode: Annotated[LocalMode, choice(LocalMode)] = LocalMode.SGD
-    epochs: Count = 20
-    batch_size: Count = 64
-    lr: Positive = 0.05
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
-    workers: Annotated[int, Field(ge=0)] = 0
-    """Threads that train clients; 0 means one per core. Results do not depend on it."""
-
-
 class UplinkConfig(Section):
-    """[uplink] How many, and through what."""
+    """[uplink] How many uplinks, and through what."""
 
     kind: Annotated[UplinkKind, choice(UplinkKind)] = UplinkKind.SYMBOL
     uplinks: Count = 80
-    """M, for which noise is sized."""
+    """M: the number of uplinks, for which noise is sized."""
     stop_after: Annotated[int, Field(ge=0)] = 0
     """End the run after this many uplinks although noise is sized for M; 0 means run all M."""
 
@@ -160,23 +162,40 @@ class RadioConfig(Section):
     backend: str = ""
     """Reach the lab through this backend instead of the one that its file names."""
     fft_size: Count = 256
+    """Samples of an OFDM symbol without its cyclic prefix."""
     cp_samples: Count = 64
+    """Samples of the cyclic prefix: more than the longest delay and multipath of any link."""
     data_subcarriers: Count = 192
+    """Used subcarriers, around DC, which stays empty. Each carries two coordinates."""
     sounding_symbols: Annotated[int, Field(ge=2, le=1000)] = 32
+    """Symbols from which a channel is estimated; more of them make its error and the bound on the gain smaller."""
     quiet_samples: Annotated[int, Field(ge=4096, le=10**7)] = 65536
-    """Silence before each uplink's soundings, in which noise is measured."""
+    """Silence before each uplink's soundings, in which the level of the noise is measured."""
+    first_quiet_samples: Annotated[int, Field(ge=0, le=10**8)] = 2**21
+    """Silence at the start of a run, and again after the noise has changed, from which the shape of its spectrum is
+    known. Over real radios all later silences that agree with it add to it."""
     payload_rms: Annotated[float, Field(gt=0, le=0.5)] = 0.2
     """Rms of a client's samples at its power limit, full scale 1."""
-    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.999
-    """Of each measured bound that enters the ledger."""
+    confidence: Literal["auto"] | Annotated[float, Field(gt=0.5, lt=1)] = "auto"
+    """Of each measured bound that enters the ledger; `auto`: such that all bounds of all M uplinks together fail with
+    at most `privacy.bounds_share` of delta. A number is charged to delta as it is: 0.999 leaves nothing of 1e-5."""
     max_phase_error_rad: Annotated[float, Field(gt=0, le=3)] = 0.1
     """Coherence gate: an uplink with a larger predicted phase error is not sent."""
+    calibration: str = ""
+    """Record of the lab (`airdp calibrate`) that the run rests on. Radios that it does not fit are refused, and uplinks
+    whose noise is not the record's are not sent. Empty: none; linearity and noise are then taken on trust."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Soundings before an uplink is given up."""
+    diagnosis: bool = True
+    """Compare each sum with the exact one and keep what `airdp inspect` draws; what is sent does not depend on it."""
+    record: Annotated[Record, choice(Record)] = Record.NONE
+    """Keep what the receivers received as SigMF in the run folder, for `airdp replay` and other tools."""
+    record_sent: bool = False
+    """Record what clients and jammer sent as well. It is not private: updates without any noise."""
 
 
 class ChannelConfig(Section):
-    """[channel] gains, noise and power limit of `uplink.kind = "symbol"`; a radio measures its own."""
+    """[channel] Gains, noise and power limit of `uplink.kind = "symbol"`; radios measure theirs."""
 
     fading: Annotated[Fading, choice(Fading)] = Fading.RAYLEIGH
     snr_db: Decibels = 1.0
@@ -184,12 +203,13 @@ class ChannelConfig(Section):
     noise_std_real: Scale = 1.0
     """sigma_c: standard deviation of the receiver's noise per real coordinate."""
     static_gain: Scale = 1.0
+    """|h_i| of every client for `fading = "static"`."""
     path: str = ""
     """File of gains for `fading = "file"`."""
 
 
 class PowerConfig(Section):
-    """[power] control."""
+    """[power] How strongly clients send, and what the server divides by."""
 
     control: Annotated[PowerControl, choice(PowerControl)] = PowerControl.ADAPTIVE
     """`adaptive`: alpha_u below, clients back off; `liu-simeone`: the baseline's offline optimum over all M uplinks,
@@ -209,10 +229,11 @@ class PowerConfig(Section):
 
 
 class JammerConfig(Section):
-    """[jammer] Who jams, and how much above the bound."""
+    """[jammer] Who adds noise, and how much above the bound."""
 
     role: Annotated[JammerRole, choice(JammerRole)] = JammerRole.NONE
     factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """By how much the jammer exceeds what the theorem asks for; the paper's experiments use 7."""
     factor_on: Annotated[FactorOn, choice(FactorOn)] = FactorOn.AMPLITUDE
     gain_db: Decibels = 0.0
     """Mean power gain of a dedicated or external jammer's link relative to the clients'."""
@@ -223,12 +244,16 @@ class JammerConfig(Section):
 
 
 class PrivacyConfig(Section):
-    """[privacy] wanted, claimed and allowed."""
+    """[privacy] What is wanted, what is claimed, and where a run stops."""
 
     clip_norm: Scale = 1.0
-    """tau."""
+    """tau: the largest l2 norm of a client's update; in the mode `record`, of each sample's term in it."""
     epsilon: Epsilon = 6.52
+    """Target over all M uplinks, for which noise is sized."""
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """Of (epsilon, delta)-differential privacy, in total: the mechanism's and that of measured bounds that may fail."""
+    bounds_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    """Part of delta for measured bounds that may fail, over all M uplinks; noise is sized for the rest. Radios only."""
     label: Literal["auto"] | Annotated[Label, choice(Label)] = "auto"
     """What is claimed and sized for; `auto`: record in the local mode record, else paper-claim."""
     neighbours: Annotated[Neighbours, choice(Neighbours)] = Neighbours.ZERO_OUT
@@ -238,23 +263,35 @@ class PrivacyConfig(Section):
     """The run stops before the uplink that would exceed it; 0 means no budget."""
 
 
+class AuditConfig(Section):
+    """[audit] Attacks on the run's own claim, for `airdp audit`."""
+
+    canaries: Annotated[int, Field(ge=0)] = 0
+    """Records whose clipped terms are replaced by known directions, each there with probability 1/2; 0 means none. The
+    model then learns without these records. For `local.mode = "record"`."""
+
+
 class RunConfig(Section):
     """A whole run."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = "run"
+    """Of the run, and of its folder where none is given."""
     description: str = ""
+    """One line for `airdp configs`."""
     seed: Annotated[int, Field(ge=0)] = 1
+    """Of everything random in a simulation; whoever knows it knows the noise."""
     data: DataConfig = DataConfig()
     partition: PartitionConfig = PartitionConfig()
     model: ModelConfig = ModelConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
-    local: LocalConfig = LocalConfig()
+    local: LocalSettings = LocalSettings()
     uplink: UplinkConfig = UplinkConfig()
     radio: RadioConfig = RadioConfig()
     channel: ChannelConfig = ChannelConfig()
     power: PowerConfig = PowerConfig()
     jammer: JammerConfig = JammerConfig()
     privacy: PrivacyConfig = PrivacyConfig()
+    audit: AuditConfig = AuditConfig()
 
     @property
     def label(self) -> Label:
@@ -269,9 +306,12 @@ class RunConfig(Section):
         return self.uplink.stop_after or self.uplink.uplinks
 
     def digest(self) -> str:
-        """sha256 of everything that the result depends on; `local.workers` and the description do not count."""
-        data = self.model_dump(mode="json", exclude={"description": True, "local": {"workers"}})
-        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+        """sha256 of everything that the result depends on: see `digest_of`."""
+        return digest_of(self.model_dump(mode="json"))
+
+    def differing_keys(self, other: "RunConfig") -> list[str]:
+        """Dotted keys that count and have another value in `other`."""
+        return differing_keys(*(_counted(config.model_dump(mode="json")) for config in (self, other)))
 
     def to_toml(self) -> str:
         """Every key, as TOML that `load_config` reads back to an equal config."""
@@ -297,8 +337,20 @@ class RunConfig(Section):
             "jammer.availability below 1 is for uplink.kind = 'symbol': a radio's jammer is there when it is heard": (
                 self.jammer.availability < 1 and self.uplink.kind is UplinkKind.RADIO
             ),
+            "radio.calibration is for uplink.kind = 'radio'": bool(
+                self.radio.calibration and self.uplink.kind is not UplinkKind.RADIO
+            ),
+            "radio.record is for uplink.kind = 'radio': other uplinks receive no samples": (
+                self.radio.record is not Record.NONE and self.uplink.kind is not UplinkKind.RADIO
+            ),
+            "radio.record_sent needs radio.record = 'last' or 'all'": (
+                self.radio.record_sent and self.radio.record is Record.NONE
+            ),
             "privacy.accountant must be 'paper' or 'exact': the others are second opinions (airdp ledger)": (
                 self.privacy.accountant not in (Accountant.PAPER, Accountant.EXACT)
+            ),
+            "audit.canaries needs local.mode = 'record': canaries stand in for the clipped terms of records": (
+                self.audit.canaries > 0 and self.local.mode is not LocalMode.RECORD
             ),
             "uplink.stop_after is larger than uplink.uplinks": self.uplink.stop_after > self.uplink.uplinks,
             **self._baseline_problems(),
@@ -321,6 +373,21 @@ class RunConfig(Section):
                 baseline and (self.power.alpha_u != "target" or self.power.channel_epsilon != 0)
             ),
         }
+
+
+def digest_of(tables: Mapping[str, Any]) -> str:
+    """sha256 of a config's tables, without the keys that no result depends on (`NOT_COUNTED`)."""
+    return hashlib.sha256(json.dumps(_counted(tables), sort_keys=True).encode()).hexdigest()
+
+
+def _counted(tables: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: {name: part for name, part in value.items() if f"{key}.{name}" not in NOT_COUNTED}
+        if isinstance(value, Mapping)
+        else value
+        for key, value in tables.items()
+        if key not in NOT_COUNTED
+    }
 
 
 def shipped_configs() -> dict[str, Path]:

@@ -1,5 +1,6 @@
 """The pictures of a run, drawn from its folder alone: learning, privacy, power."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fl.experiment.folder import RunFolder
+from calibration.plots import save_figure
 from fl.privacy.accountant import Accountant, epsilon_of_loss
 from fl.privacy.ledger import LedgerContents, read_ledger
-from fl.privacy.mechanism import Label
+from fl.privacy.sensitivity import Label
+from fl.run.folder import RunFolder
 
 # Okabe and Ito's colours, told apart by colour-blind readers; line styles tell them apart in grey print.
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -28,16 +30,12 @@ def draw_run(folder: RunFolder) -> None:
     folder.figures_path.mkdir(exist_ok=True)
     contents = read_ledger(folder.ledger_path)
     config = folder.config()
-    _save(folder, "learning", _learning(rows, f"{config.name}: {config.algorithm.name.value}"))
-    _save(folder, "privacy", _privacy(contents, config.privacy.budget_epsilon))
-    _save(folder, "power", _power(rows))
-
-
-def _save(folder: RunFolder, name: str, figure: Figure) -> None:
-    path = folder.figures_path / f"{name}.png"
-    scratch = folder.figures_path / f".{name}.tmp.png"
-    figure.savefig(scratch, dpi=150)
-    scratch.replace(path)
+    for name, figure in (
+        ("learning", _learning(rows, f"{config.name}: {config.algorithm.name.value}")),
+        ("privacy", _privacy(contents, config.privacy.budget_epsilon)),
+        ("power", _power(rows)),
+    ):
+        save_figure(figure, folder.figures_path / f"{name}.png")
 
 
 def _figure(panels: int) -> tuple[Figure, list[Axes]]:
@@ -51,7 +49,8 @@ def _figure(panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _column(rows: Sequence[dict[str, Any]], name: str) -> list[float]:
-    return [float(row[name]) for row in rows]
+    """A metric of all uplinks; a gap where it is not known."""
+    return [math.nan if row[name] is None else float(row[name]) for row in rows]
 
 
 def _learning(rows: Sequence[dict[str, Any]], title: str) -> Figure:

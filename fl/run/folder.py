@@ -2,10 +2,15 @@
 
 config.toml      every key as resolved            ledger.jsonl     privacy, append-only (fl.privacy.ledger)
 versions.json    what it ran on                   metrics.jsonl    one line per uplink
-partition.json   who holds what, data's digest    checkpoint.npz   model after the last finished uplink
+inputs.json      digests of files that count      checkpoint.npz   model after the last finished uplink
+partition.json   who holds what, data's digest    lab.toml         the lab as resolved, of a run over radios
 result.json      the outcome, written at the end  figures/*.png
 radio/*.npz      one per radio uplink, for `airdp inspect`
+noise.jsonl      noise as measured in each attempt at a radio uplink
+captures/        what was received in radio uplinks, where that is wanted (fl.run.captures)
+calibration.json the record of the lab that a radio run rests on, where one was given
 allocation.json  what a baseline's power control planned, where one was used
+audit/*.npz      one per uplink, of a run with canaries, for `airdp audit`
 """
 
 import fcntl
@@ -19,14 +24,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.durable import append_durably, sync_folder, write_atomically
 from fl.errors import ConfigError, RunFolderError
-from fl.experiment.config import RunConfig, parse_config
+from fl.run.config import RunConfig, parse_config
+from hardware.foundation.durable import append_durably, sync_folder, write_atomically
+
+if TYPE_CHECKING:
+    from fl.audit.evidence import UplinkEvidence
+
 
 ALLOCATION = "allocation.json"
 
@@ -130,6 +139,29 @@ class RunFolder:
         buffer = io.BytesIO()
         np.savez_compressed(buffer, **dict(arrays))
         write_atomically(path, buffer.getvalue())
+
+    def save_evidence(self, uplink: int, evidence: "UplinkEvidence") -> None:
+        """Keep what an uplink says about the run's canaries, atomically."""
+        path = self.path / "audit" / f"uplink-{uplink:04d}.npz"
+        path.parent.mkdir(exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **evidence.to_arrays())
+        write_atomically(path, buffer.getvalue())
+
+    def evidence(self, uplinks: int) -> "list[UplinkEvidence]":
+        """What the first `uplinks` uplinks say about the run's canaries."""
+        # Imported here: PyTorch comes with it, and whoever lists configs or reads a ledger need not wait for that.
+        from fl.audit.evidence import UplinkEvidence
+
+        found = []
+        for uplink in range(1, uplinks + 1):
+            path = self.path / "audit" / f"uplink-{uplink:04d}.npz"
+            try:
+                with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                    found.append(UplinkEvidence(file["statistics"], file["shifts"], float(file["sigma"])))
+            except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
+                raise RunFolderError(f"{path} cannot be read: {error}") from error
+        return found
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The checkpoint, or None before the first uplink."""

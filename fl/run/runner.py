@@ -2,18 +2,23 @@
 
 Order within an uplink, and what a crash between two steps means:
 
-    plan, budget, train and prepare   nothing has left: costs no privacy, done again
-    ledger: authorise                 from here on the uplink's worst case is spent
-    exchange                          the air
-    ledger: account                   the worst case becomes what was measured
+    plan, budget          nothing has left: costs no privacy, done again
+    ledger: authorise     from here on the uplink is spent, without the jammer's noise
+    exchange              the air
+    ledger: account       it becomes what was measured, with the jammer's noise where that was on the air
     server step, metrics
-    checkpoint                        from here on a resumed run goes on with the next uplink
+    checkpoint            from here on a resumed run goes on with the next uplink
+    captures, noise       of the uplink, where it was over radios (`fl.run.journal`)
+
+Clients train before the plan where the channel would age meanwhile, else while updates are exchanged, one after the
+other: then only those in work are in memory.
 """
 
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,25 +28,31 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fl.durable import write_atomically
+from fl.audit.canaries import canaried_update
+from fl.audit.evidence import uplink_evidence
 from fl.errors import LedgerError, ModelError, RunFolderError
-from fl.experiment.assemble import Parts, assemble
-from fl.experiment.config import RunConfig
-from fl.experiment.folder import ALLOCATION, Checkpoint, RunFolder, created, is_unused, locked
-from fl.experiment.versions import versions
 from fl.learning.evaluate import evaluate
-from fl.learning.local import train_client
 from fl.learning.workforce import Workforce, cores
 from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.clipping import BoundedUpdate
+from fl.privacy.conditions import JammerTrust, View
 from fl.privacy.ledger import Ledger, LedgerContents, LedgerHeader, read_ledger
 from fl.privacy.liu_simeone import state_published
-from fl.privacy.mechanism import Label, RoundMechanism
-from fl.privacy.statement import PrivacyStatement, json_number, state_privacy
-from fl.streams import Stream, generator
-from fl.uplink.contract import Aggregate, Prepared, UnprotectedError, Uplink, UplinkPlan
+from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.sensitivity import Label
+from fl.privacy.statement import PrivacyStatement, delta_left, json_number, state_privacy
+from fl.random_streams import Stream, generator
+from fl.run.assemble import Parts, assemble
+from fl.run.config import RunConfig
+from fl.run.delta_split import split_delta
+from fl.run.folder import ALLOCATION, Checkpoint, RunFolder, created, is_unused, locked
+from fl.run.journal import RunJournal, journal_of
+from fl.run.versions import versions
+from fl.uplink.attempts import attempt_uplink
+from fl.uplink.contract import Aggregate, UnprotectedError, Updates, Uplink, UplinkPlan
 from fl.uplink.liu_simeone import Allocation
-from hardware.errors import HardwareError
+from fl.uplink.modes import Rescale
+from hardware.foundation.durable import write_atomically
 
 FINISHED, BUDGET_SPENT = "finished", "budget spent"
 _BUDGET_TOLERANCE = 1e-9
@@ -52,7 +63,8 @@ _BUDGET_TOLERANCE = 1e-9
 class UplinkMetrics:
     """One line of metrics.jsonl: the model after the uplink, epsilon spent until then, and what power control did.
 
-    signal_norm, noise_norm: l2 norms of the aggregate's two parts; step_norm: of the aggregate, the first model step.
+    signal_norm, noise_norm: l2 norms of the aggregate's two parts where they are known; step_norm: of the aggregate,
+    which is the first model step.
     weight_received: sum of p_i/s_i. backed_off, clipped: clients.
     """
 
@@ -72,8 +84,8 @@ class UplinkMetrics:
     backed_off: int
     clipped: int
     weight_received: float
-    signal_norm: float
-    noise_norm: float
+    signal_norm: float | None
+    noise_norm: float | None
     step_norm: float
     seconds: float
     diagnostics: dict[str, float]
@@ -84,7 +96,8 @@ class RunResult:
     """The outcome of a run. privacy: the claimed label first, then the others that hold or are published.
 
     allocation, published: of a run under a baseline's power control, what it planned for all uplinks, and the epsilon
-    that its authors would state for what was sent.
+    that its authors would state for what was sent. transmissions_unaccounted: of those that were charged, how many were
+    cut off, and count without the jammer.
     """
 
     out: Path
@@ -95,6 +108,7 @@ class RunResult:
     uplinks: int
     rounds: int
     transmissions_charged: int
+    transmissions_unaccounted: int
     model_sha256: str
     privacy: tuple[PrivacyStatement, ...]
     allocation: Allocation | None
@@ -112,10 +126,15 @@ class RunResult:
             "epsilon": claimed["epsilon"],
             "label": claimed["label"],
             "neighbours": claimed["neighbours"],
+            "view": claimed["view"],
             "delta": claimed["delta"],
+            "delta_split": claimed["delta_split"],
+            "confidence": claimed["confidence"],
+            "trust": claimed["trust"],
             "sigma_origin": claimed["sigma_origin"],
             "privacy": [statement.to_json() for statement in self.privacy],
             "transmissions_charged": self.transmissions_charged,
+            "transmissions_unaccounted": self.transmissions_unaccounted,
             "status": self.status,
             "model_sha256": self.model_sha256,
             **({} if self.allocation is None else {"allocation": self.allocation.to_json()}),
@@ -141,37 +160,39 @@ def run_experiment(
     if not fresh:
         _check_same_run(folder, config, resume=resume)
     parts = assemble(config)
-    if fresh:
-        _create(folder, config, parts)
-    workers = config.local.workers or cores()
-    with locked(folder), parts.open_uplink() as uplink, Workforce(workers) as workforce:
+    with ExitStack() as stack:
+        if not fresh:
+            parts.inputs.require_same(folder)
+            stack.enter_context(locked(folder))
+        # Before the radios: they are closed first then, and all that is measured depends on its threads alike.
+        workforce = stack.enter_context(Workforce(config.local.workers or cores()))
+        # Radios that do not answer, or are not what they should be, leave nothing behind.
+        journal = stack.enter_context(journal_of(folder, config))
+        uplink = stack.enter_context(parts.open_uplink(journal))
+        if fresh:
+            _create(folder, config, parts, uplink.view)
+            stack.enter_context(locked(folder))
         say = on_uplink or (lambda metrics: None)
-        return _Run(folder, config, parts, uplink, workforce, say, resumed=not fresh).go()
+        return _Run(folder, config, parts, uplink, workforce, journal, say, resumed=not fresh).go()
 
 
 def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
     held = folder.config()
     if held.digest() != config.digest():
-        old, new = held.model_dump(mode="json"), config.model_dump(mode="json")
-        other = [
-            key if not isinstance(new[key], dict) else f"{key}.{name}"
-            for key in new
-            for name in (new[key] if isinstance(new[key], dict) else [key])
-            if (old[key] != new[key] if not isinstance(new[key], dict) else old[key].get(name) != new[key][name])
-        ]
-        raise RunFolderError(
-            f"{folder.path} holds another run (differs in {', '.join(other)}): choose another folder with --out"
-        )
+        others = ", ".join(held.differing_keys(config))
+        raise RunFolderError(f"{folder.path} holds another run (differs in {others}): choose another folder with --out")
     if not resume:
         raise RunFolderError(
             f"{folder.path} already holds this run: add --resume to go on, or choose another folder with --out"
         )
 
 
-def _create(folder: RunFolder, config: RunConfig, parts: Parts) -> None:
+def _create(folder: RunFolder, config: RunConfig, parts: Parts, view: View) -> None:
+    split = split_delta(config)
     with created(folder.path) as scratch:
         write_atomically(scratch.config_path, config.to_toml().encode())
         scratch.write_json("versions.json", versions())
+        parts.inputs.keep(scratch)
         scratch.write_json("partition.json", {"data_sha256": parts.dataset.fingerprint(), **parts.statistics})
         if parts.allocation is not None:
             scratch.write_json(ALLOCATION, parts.allocation.to_json())
@@ -181,6 +202,10 @@ def _create(folder: RunFolder, config: RunConfig, parts: Parts) -> None:
             label=config.label,
             neighbours=config.privacy.neighbours,
             config_sha256=config.digest(),
+            view=view,
+            jammer=JammerTrust(config.jammer.role.value),
+            delta_bounds=split.bounds,
+            confidence=split.confidence,
         )
         Ledger.create(scratch.ledger_path, header)
 
@@ -202,13 +227,15 @@ class _Run:
         parts: Parts,
         uplink: Uplink,
         workforce: Workforce,
+        journal: RunJournal,
         on_uplink: Callable[[UplinkMetrics], None],
         *,
         resumed: bool,
     ) -> None:
         self.resumed = resumed
         self.folder, self.config, self.parts, self.uplink, self.on_uplink = folder, config, parts, uplink, on_uplink
-        self.workforce = workforce
+        self.workforce, self.journal = workforce, journal
+        self.backgrounds: dict[int, NDArray[np.float64]] = {}
         dataset = parts.dataset
         self.train = (torch.from_numpy(dataset.train_x), torch.from_numpy(dataset.train_y))
         self.test = (torch.from_numpy(dataset.test_x), torch.from_numpy(dataset.test_y))
@@ -262,6 +289,8 @@ class _Run:
         start = Checkpoint(0, self.parts.start, "")
         self.folder.keep_metrics_until((self.checkpoint or start).uplink)
         state, status = self.checkpoint or start, FINISHED
+        if not state.uplink:
+            self.journal.start(state.model)
         while state.uplink < self.config.last_uplink:
             after = self._try_uplink(state)
             if after is None:
@@ -275,87 +304,123 @@ class _Run:
 
         A radio that fails within it is tried again from a new sounding; what was authorised until then stays charged.
         """
-        for attempt in range(self.config.radio.attempts):
-            # A real channel does not wait for training: where it ages, updates are ready before it is sounded.
-            ready = self._train_all(state) if self.uplink.channel_ages else None
-            plan = self.uplink.plan(state.uplink + 1)
+        # A real channel does not wait for training: where it ages, updates are ready before it is sounded.
+        number = state.uplink + 1
+        ready = dict(self._updates(state.model, number, range(len(self.parts.clients)))) if self._ages else None
+
+        def carry(plan: UplinkPlan) -> Checkpoint | None:
             if self._exceeds_budget(plan.mechanism):
                 return None
-            try:
-                return self._uplink(state, plan, ready)
-            except HardwareError:
-                if attempt + 1 == self.config.radio.attempts:
-                    raise
-        return None
+            if ready is None:
+                # Closed however the uplink ends: training that is under way has PyTorch on one thread.
+                with closing(self._updates(state.model, number, plan.senders)) as updates:
+                    return self._uplink(state, plan, updates)
+            return self._uplink(state, plan, ((client, ready[client]) for client in plan.senders))
+
+        return attempt_uplink(self.uplink, number, self.config.radio.attempts, carry)
+
+    @property
+    def _ages(self) -> bool:
+        return self.uplink.channel_ages
 
     def _losses(self, mechanism: RoundMechanism) -> NDArray[np.float64]:
         return mechanism.losses(self.parts.sizes, self.config.label, self.config.privacy.neighbours)
 
-    def _epsilon(self, losses: NDArray[np.float64]) -> float:
-        return epsilon_of_loss(self.config.privacy.accountant, float(losses.max()), self.config.privacy.delta)
+    def _epsilon(self, losses: NDArray[np.float64], *planned: RoundMechanism) -> float:
+        """Of these losses, at what the bounds of all uplinks, charged and planned, leave of delta."""
+        left = delta_left(self.config.privacy.delta, (*self.ledger.mechanisms.values(), *planned))
+        if left <= 0.0:
+            return math.inf
+        return epsilon_of_loss(self.config.privacy.accountant, float(losses.max()), left)
 
     def _exceeds_budget(self, mechanism: RoundMechanism) -> bool:
+        """Whether the uplink, sent as it is planned, would spend more than the budget.
+
+        The plan counts on the jammer. An uplink that is cut off counts without it, so a crash may exceed the budget:
+        the ledger and every statement then show that, and nothing more is sent.
+        """
         budget = self.config.privacy.budget_epsilon
-        return budget > 0 and self._epsilon(self.losses + self._losses(mechanism)) > budget * (1 + _BUDGET_TOLERANCE)
+        return budget > 0 and self._epsilon(self.losses + self._losses(mechanism), mechanism) > budget * (
+            1 + _BUDGET_TOLERANCE
+        )
 
-    def _train_all(self, state: Checkpoint) -> dict[int, BoundedUpdate]:
-        return dict(self._updates(state.model, state.uplink + 1, range(len(self.parts.clients))))
-
-    def _uplink(self, state: Checkpoint, plan: UplinkPlan, ready: dict[int, BoundedUpdate] | None) -> Checkpoint:
+    def _uplink(self, state: Checkpoint, plan: UplinkPlan, updates: Updates) -> Checkpoint:
         started = time.perf_counter()
-        if ready is None:
-            updates = self._updates(state.model, plan.uplink, plan.senders)
-        else:
-            updates = ((client, ready[client]) for client in plan.senders)
-        prepared = self.uplink.prepare(plan, updates)
-        authorised = self.ledger.authorise(plan.mechanism)
+        rows: list[int] = []
         before = self.losses
-        self.losses = before + self._losses(plan.mechanism)
+
+        def authorise() -> None:
+            self.journal.reserve()
+            rows.append(self.ledger.authorise(plan.mechanism))
+            self.journal.authorised(rows[0])
+            self.losses = before + self._losses(self.ledger.mechanisms[rows[0]])
+
         try:
-            aggregate = self.uplink.exchange(plan, prepared)
+            aggregate = self.uplink.exchange(plan, updates, authorise)
         except UnprotectedError as error:
-            self.ledger.account(authorised, error.mechanism)
+            self.ledger.account(rows[0], error.mechanism)
             self.losses = before + self._losses(error.mechanism)
             raise
         # Measured noise may turn out below the plan's: on disk before anything else happens.
-        self.ledger.account(authorised, aggregate.mechanism)
+        self.ledger.account(rows[0], aggregate.mechanism)
         self.losses = before + self._losses(aggregate.mechanism)
+        self._keep_evidence(plan, aggregate)
         model = self.parts.algorithm.step(state.model, aggregate.values, plan.uplink)
         if not np.isfinite(model).all():
             raise ModelError(
                 f"the model is not finite after uplink {plan.uplink}: noise or updates are too large for float32; "
                 "check privacy.epsilon, privacy.clip_norm and power.alpha_u"
             )
-        metrics = self._metrics(model, plan, prepared, aggregate, started)
+        metrics = self._metrics(model, plan, aggregate, started)
         self.folder.append_metrics(_json_ready(asdict(metrics)))
         if aggregate.snapshot:
             self.folder.save_snapshot(plan.uplink, aggregate.snapshot)
         after = Checkpoint(plan.uplink, model, self.ledger.head)
         self.folder.save_checkpoint(after)
+        self.journal.released(aggregate.values)
         self.on_uplink(metrics)
         return after
 
     def _updates(
         self, model: NDArray[np.float32], uplink: int, clients: Sequence[int]
-    ) -> Iterator[tuple[int, BoundedUpdate]]:
+    ) -> Generator[tuple[int, BoundedUpdate], None, None]:
         def train(client: int) -> BoundedUpdate:
-            return train_client(
-                self.parts.model,
+            if self.parts.canaries is not None:
+                return self._canaried(model, uplink, client)
+            return self.parts.local.update(
                 model,
                 self.parts.clients[client],
-                self.parts.local,
-                self.config.privacy.clip_norm,
                 generator(self.config.seed, Stream.LOCAL, uplink, client),
                 origin=f"client {client}'s update for uplink {uplink}",
             )
 
-        return zip(clients, self.workforce.in_order(train, clients), strict=True)
+        with closing(self.workforce.in_order(train, clients)) as results:
+            yield from zip(clients, results, strict=True)
+
+    def _canaried(self, model: NDArray[np.float32], uplink: int, client: int) -> BoundedUpdate:
+        """An update with canaries in it; what the client's other records send is kept for the audit."""
+        canaries, local, data = self.parts.canaries, self.parts.local, self.parts.clients[client]
+        if canaries is None:
+            raise ModelError("the run has no canaries")
+        made = canaried_update(
+            canaries, client, local, model, data, origin=f"client {client}'s update for uplink {uplink}"
+        )
+        self.backgrounds[client] = made.background
+        return made.update
+
+    def _keep_evidence(self, plan: UplinkPlan, aggregate: Aggregate) -> None:
+        if self.parts.canaries is None:
+            return
+        tau = self.config.privacy.clip_norm
+        scale = tau if self.config.power.aggregate is Rescale.RESCALED else 1.0
+        backgrounds = {client: self.backgrounds[client] for client in plan.senders}
+        self.folder.save_evidence(plan.uplink, uplink_evidence(self.parts.canaries, aggregate, backgrounds, scale, tau))
 
     def _metrics(
-        self, model: NDArray[np.float32], plan: UplinkPlan, prepared: Prepared, aggregate: Aggregate, started: float
+        self, model: NDArray[np.float32], plan: UplinkPlan, aggregate: Aggregate, started: float
     ) -> UplinkMetrics:
         test = evaluate(self.parts.model, model, *self.test)
-        backoffs = prepared.backoffs[list(plan.senders)]
+        backoffs, calibration = aggregate.contributions.backoffs[list(plan.senders)], self.parts.calibration
         return UplinkMetrics(
             uplink=plan.uplink,
             rounds=plan.uplink * self.parts.algorithm.steps_per_uplink,
@@ -371,13 +436,13 @@ class _Run:
             postponed=plan.postponed,
             backoff_max=float(backoffs.max()),
             backed_off=int(np.count_nonzero(backoffs > 1)),
-            clipped=prepared.clipped,
+            clipped=aggregate.contributions.clipped,
             weight_received=float((plan.weights[list(plan.senders)] / backoffs).sum()),
             signal_norm=aggregate.signal_norm,
             noise_norm=aggregate.noise_norm,
             step_norm=float(np.linalg.norm(aggregate.values.astype(np.float64))),
             seconds=time.perf_counter() - started,
-            diagnostics=aggregate.diagnostics,
+            diagnostics={**aggregate.diagnostics, **({} if calibration is None else calibration.metrics())},
         )
 
     def _finish(self, state: Checkpoint, status: str) -> RunResult:
@@ -394,6 +459,7 @@ class _Run:
             uplinks=state.uplink,
             rounds=state.uplink * self.parts.algorithm.steps_per_uplink,
             transmissions_charged=len(mechanisms),
+            transmissions_unaccounted=self.ledger.unaccounted,
             model_sha256=hashlib.sha256(state.model.tobytes()).hexdigest(),
             privacy=tuple(
                 state_privacy(
@@ -402,13 +468,15 @@ class _Run:
                     label=label,
                     neighbours=self.config.privacy.neighbours,
                     delta=delta,
+                    unaccounted=self.ledger.unaccounted,
+                    jammer=JammerTrust(self.config.jammer.role.value),
                 )
                 for label in labels
             ),
             allocation=allocation,
             published=None if allocation is None else state_published(mechanisms, self.parts.sizes, delta=delta),
         )
-        from fl.experiment.figures import draw_run
+        from fl.run.figures import draw_run
 
         draw_run(self.folder)
         self.folder.write_json("result.json", result.to_json())

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl.errors import SweepError
-from fl.experiment.sweep_worker import Expected, find_fault
+from fl.sweep.expectation import Expected, find_fault
 
 if TYPE_CHECKING:
     from distributed import Client, LocalCluster
@@ -172,7 +172,7 @@ def check_workers(client: "Client", expected: Sequence[Expected], probe: Path) -
         except TimeoutError as error:
             raise SweepError(f"worker {worker} did not answer within {_CHECK_S:.0f} s: look at its log") from error
         fault = f"cannot run airdp ({type(failure).__name__}: {failure})" if failure else check.result()
-        if fault:
+        if fault is not None:
             raise SweepError(f"worker {worker} {fault}")
 
 

@@ -3,7 +3,7 @@
     DIR/sweep.json               the plan: every point's config, resolved
     DIR/timing.json              wall and CPU time of each finished trial
     DIR/dask.log                 lost workers and other warnings of Dask's, if there were any
-    DIR/<slug>/trial-01, ...     ordinary run folders (fl.experiment.folder), one per trial
+    DIR/<slug>/trial-01, ...     ordinary run folders (fl.run.folder), one per trial
 
 Trial t of every point runs with the config's seed + t - 1: the same data split, channel and start model at every
 point, so that the curves of two points are paired.
@@ -24,9 +24,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from fl.errors import ConfigError, RunFolderError
-from fl.experiment.config import RunConfig, load_config, parse_config, shipped_configs
-from fl.experiment.folder import RunFolder
-from hardware.sections import Section, as_tuple, explain, nearest
+from fl.run.config import RunConfig, load_config, parse_config, shipped_configs
+from fl.run.folder import RunFolder
+from hardware.foundation.sections import Section, as_tuple, explain, nearest
 
 PLAN_FILE, TIMING_FILE, LOG_FILE = "sweep.json", "timing.json", "dask.log"
 _LONGEST_SLUG = 200
@@ -185,7 +185,7 @@ class SweepFolder:
 
 def shipped_sweeps() -> dict[str, Path]:
     """Name and file of each sweep that ships with airdp."""
-    folder = Path(str(resources.files("fl.sweeps")))
+    folder = Path(str(resources.files("fl.configs.sweeps")))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 

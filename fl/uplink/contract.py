@@ -1,6 +1,6 @@
 """The seam between learning and whatever carries the updates."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
 from fl.privacy.clipping import BoundedUpdate
+from fl.privacy.conditions import View
 from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.sensitivity import Label
 from fl.uplink.jammer import JammerPlan
 from fl.uplink.power_control import ClientPower
-from hardware.errors import HardwareError
+from hardware.radio.errors import HardwareError
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,13 @@ class UplinkPlan:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """Signals that stand ready at the antennas, summed as the air will sum them. Nothing has been received yet.
+class Contributions:
+    """What each client put into an uplink. It depends on data: whoever runs the experiment may know it, nobody else.
 
-    cells: complex64, noiseless sum at the receiver's input (float32 coordinates for the ideal uplink, viewed as cells).
     backoffs: s_i as used, float64 (K,); infinite for a silent client. transmit_energy: ||x_i||^2, float64 (K,).
-    clipped: how many updates were shortened.
+    clipped: how many updates were shortened to the clip norm.
     """
 
-    cells: NDArray[np.complex64]
-    coordinates: int
     backoffs: NDArray[np.float64]
     transmit_energy: NDArray[np.float64]
     clipped: int
@@ -61,16 +60,22 @@ class Prepared:
 class Aggregate:
     """What the server got. values: float32 (d,), ready to be added to the model. mechanism: as it really was.
 
-    signal_norm, noise_norm: l2 norms of the two parts of `values`, known in simulation. diagnostics: further numbers
-    about the uplink, for the metrics. snapshot: arrays for pictures of it, where there is something to see.
+    signal_norm, noise_norm: l2 norms of the two parts of `values`; None where nobody knows the exact sum.
+    diagnostics: further numbers about the uplink, for the metrics. snapshot: arrays for pictures of it, where there is
+    something to see.
     """
 
     values: NDArray[np.float32]
     mechanism: RoundMechanism
-    signal_norm: float
-    noise_norm: float
+    contributions: Contributions
+    signal_norm: float | None
+    noise_norm: float | None
     diagnostics: dict[str, float] = field(default_factory=dict)
     snapshot: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+
+
+class NotSentError(HardwareError):
+    """Sounding or planning failed. Nothing was sent, so it cost no privacy, and a new sounding may do better."""
 
 
 class UnprotectedError(HardwareError):
@@ -84,10 +89,15 @@ class UnprotectedError(HardwareError):
         self.mechanism = mechanism
 
 
+Updates = Iterable[tuple[int, BoundedUpdate]]
+"""(client, update) pairs. They are taken one at a time, so that memory does not grow with the number of clients."""
+
+
 class Uplink(Protocol):
-    """plan -> prepare -> (the caller authorises `plan.mechanism` in the ledger) -> exchange.
+    """plan -> exchange, which calls `authorise` before the first sample leaves.
 
     channel_ages: what `plan` learnt about the channel does not keep, so updates must be ready before it is called.
+    view: the adversary against whom its mechanisms hold.
     """
 
     @property
@@ -95,16 +105,22 @@ class Uplink(Protocol):
         """See the class."""
         ...
 
-    def plan(self, uplink: int) -> UplinkPlan:
-        """Sound the channel and let every transmitter decide."""
+    @property
+    def view(self) -> View:
+        """See the class."""
         ...
 
-    def prepare(self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Prepared:
-        """Turn (client, update) pairs of `plan.senders`, in that order, into signals. Memory does not grow with K."""
+    def plan(self, uplink: int, attempt: int = 0) -> UplinkPlan:
+        """Sound the channel and let every transmitter decide. `NotSentError`: it may work in another attempt."""
         ...
 
-    def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
-        """Transmit and receive. `HardwareError`: it failed, what was authorised stays; see `UnprotectedError`."""
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+        """Carry the updates of `plan.senders`, in that order, to the server.
+
+        authorise: writes the plan's mechanism into the ledger. It is called once, and until it has returned nothing
+        leaves; what it raises is passed on. `HardwareError`: the exchange failed, what was authorised stays; see
+        `UnprotectedError`.
+        """
         ...
 
 
@@ -129,7 +145,6 @@ def checked_updates(
     updates: Iterable[tuple[int, BoundedUpdate]],
     *,
     coordinates: int,
-    clip_norm: float,
     sizes: NDArray[np.int64],
 ) -> Iterator[tuple[int, BoundedUpdate]]:
     """`updates` one at a time; raises `PrivacyError` where one is not what the plan's mechanism promises.
@@ -142,23 +157,25 @@ def checked_updates(
             raise PrivacyError(
                 f"client {client} is not the next sender of uplink {plan.uplink}: expected {plan.senders}, each once"
             )
-        _check_update(plan, client, update, coordinates, clip_norm, int(sizes[client]))
+        _check_update(plan, client, update, coordinates, int(sizes[client]))
         yield client, update
     missing = next(senders, None)
     if missing is not None:
         raise PrivacyError(f"client {missing} has no update for uplink {plan.uplink}: every sender must have one")
 
 
-def _check_update(
-    plan: UplinkPlan, client: int, update: BoundedUpdate, coordinates: int, clip_norm: float, size: int
-) -> None:
+def _check_update(plan: UplinkPlan, client: int, update: BoundedUpdate, coordinates: int, size: int) -> None:
     if update.values.shape != (coordinates,):
         raise PrivacyError(f"client {client} has an update of shape {update.values.shape}: expected ({coordinates},)")
-    if update.clip_norm > clip_norm:
+    promised = plan.mechanism.clipping(size)
+    if not update.clipping.covers(promised, Label.CLIENT):
         raise PrivacyError(
-            f"client {client} clipped to {update.clip_norm}: uplink {plan.uplink} is planned for {clip_norm}"
+            f"client {client} clipped to {update.clip_norm}: uplink {plan.uplink} is planned for {promised.norm}"
         )
-    if plan.mechanism.record_bounded and update.record_terms != size:
+    if promised.per_sample and not (
+        update.clipping.covers(promised, Label.RECORD) and update.clipping.terms == promised.terms
+    ):
         raise PrivacyError(
-            f"client {client} did not clip per sample: uplink {plan.uplink} is planned for record-level privacy"
+            f"client {client} did not clip per sample, each of {size}: "
+            f"uplink {plan.uplink} is planned for record-level privacy"
         )

@@ -1,15 +1,15 @@
 """The exact weighted sum: a reference for learning, with no radio and no privacy (epsilon is infinite)."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.privacy.clipping import BoundedUpdate
+from fl.privacy.conditions import View
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_updates
+from fl.uplink.contract import Aggregate, Contributions, Updates, UplinkPlan, checked_updates
 from fl.uplink.jammer import SILENT
 from fl.uplink.power_control import ClientPower
 
@@ -23,9 +23,11 @@ class IdealUplink:
     clip_norm: float
     record_bounded: bool
     channel_ages: bool = False
+    view: View = View.CELLS
 
-    def plan(self, uplink: int) -> UplinkPlan:
+    def plan(self, uplink: int, attempt: int = 0) -> UplinkPlan:
         """Every client sends at its weight; the mechanism says that there is no noise."""
+        del attempt
         count = len(self.sizes)
         mechanism = RoundMechanism(
             uplink=uplink,
@@ -43,21 +45,16 @@ class IdealUplink:
         powers = tuple(ClientPower(complex(weight), 1.0) for weight in weights)
         return UplinkPlan(uplink, 1.0, np.ones(count, np.complex128), weights, powers, SILENT, None, 0, mechanism)
 
-    def prepare(self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Prepared:
-        """Add the weighted updates up as they come."""
-        total = np.zeros(cells_needed(self.coordinates), np.complex64)
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+        """Add the weighted updates up as they come, and hand the sum over as it is."""
+        total = np.zeros(self.coordinates, np.float32)
         energy = np.zeros(len(self.sizes))
         clipped = 0
-        for client, update in checked_updates(
-            plan, updates, coordinates=self.coordinates, clip_norm=self.clip_norm, sizes=self.sizes
-        ):
-            signal = as_cells(update.values) * np.float32(plan.weights[client])
-            energy[client] = np.vdot(signal, signal).real
+        for client, update in checked_updates(plan, updates, coordinates=self.coordinates, sizes=self.sizes):
+            signal = update.values * np.float32(plan.weights[client])
+            energy[client] = np.vdot(signal, signal)
             clipped += update.norm_before > update.clip_norm
             total += signal
-        return Prepared(total, self.coordinates, np.ones(len(self.sizes)), energy, clipped)
-
-    def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
-        """Hand the sum over as it is."""
-        values = as_coordinates(prepared.cells, prepared.coordinates)
-        return Aggregate(values, plan.mechanism, math.sqrt(float(np.vdot(values, values))), 0.0)
+        authorise()
+        contributions = Contributions(np.ones(len(self.sizes)), energy, clipped)
+        return Aggregate(total, plan.mechanism, contributions, math.sqrt(float(np.vdot(total, total))), 0.0)

@@ -29,6 +29,22 @@ class FactorOn(StrEnum):
 
 
 @dataclass(frozen=True)
+class JammerSettings:
+    """Who jams, and how much. sigma_required: noise per coordinate that the privacy target needs.
+
+    factor, factor_on: what is added beyond that. availability: probability that an external node is there.
+    amplitude_limit: of a simulated node that is not a client; clients keep their own, and radios know theirs.
+    """
+
+    role: JammerRole = JammerRole.NONE
+    sigma_required: float = 0.0
+    factor: float = 1.0
+    factor_on: FactorOn = FactorOn.AMPLITUDE
+    availability: float = 1.0
+    amplitude_limit: float = math.inf
+
+
+@dataclass(frozen=True)
 class JammerPlan:
     """alpha: amplitude alpha_CJ, 0 where silent. gain: |h_CJ|. sigma_required: noise that the target needs."""
 

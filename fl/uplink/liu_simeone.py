@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from fl.errors import ConfigError
 from fl.privacy.statement import json_number
 from fl.privacy.target import PrivacyTarget
-from fl.streams import Stream
+from fl.random_streams import Stream
 from fl.uplink.channel import Channel
 from fl.uplink.power_control import alpha_u_without_backoff
 

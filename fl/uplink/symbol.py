@@ -1,7 +1,7 @@
 """The paper's channel on cells: y = sum_i h_i x_i + h_CJ x_CJ + z, gains constant within an uplink."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +9,24 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError
 from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
+from fl.privacy.conditions import View
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
-from fl.streams import Stream
+from fl.random_streams import Stream
+from fl.uplink.alpha_u import PowerSettings, UplinkState, choose_alpha_u
 from fl.uplink.channel import Channel, ChannelState
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan, as_cells, as_coordinates, cells_needed, checked_updates
-from fl.uplink.jammer import SILENT, FactorOn, JammerPlan, JammerRole, reachable_alpha_u, size_jammer
+from fl.uplink.contract import (
+    Aggregate,
+    Contributions,
+    Updates,
+    UplinkPlan,
+    as_cells,
+    as_coordinates,
+    cells_needed,
+    checked_updates,
+)
+from fl.uplink.jammer import SILENT, JammerPlan, JammerRole, JammerSettings, reachable_alpha_u, size_jammer
 from fl.uplink.modes import Backoff, Rescale
-from fl.uplink.power_control import ClientPower, alpha_u_without_backoff, control_power
+from fl.uplink.power_control import ClientPower, control_power
 from phy.fading import circular_noise
 
 MAX_POSTPONED = 1000
@@ -25,23 +36,9 @@ SMALLEST_NOISE_STD = 1e-30
 
 
 @dataclass(frozen=True)
-class JammerSettings:
-    """sigma_required: from the target. amplitude_limit: of a node that is not a client; clients keep their own."""
-
-    role: JammerRole = JammerRole.NONE
-    sigma_required: float = 0.0
-    factor: float = 1.0
-    factor_on: FactorOn = FactorOn.AMPLITUDE
-    availability: float = 1.0
-    amplitude_limit: float = math.inf
-
-
-@dataclass(frozen=True)
 class SymbolUplink:
     """sizes: samples of each client (K,). limits: P_i, limits on ||x_i||^2 (K,). noise_std_real: sigma_c.
 
-    alpha_u: a number, or one for each uplink (M,), or None for the largest that keeps every s_i = 1, chosen anew in
-    each uplink.
     streams: generator for a purpose and an uplink number.
     """
 
@@ -52,31 +49,29 @@ class SymbolUplink:
     channel: Channel
     noise_std_real: float
     limits: NDArray[np.float64]
-    alpha_u: float | NDArray[np.float64] | None
-    backoff: Backoff
-    rescale: Rescale
+    power: PowerSettings
     jammer: JammerSettings
     streams: Callable[[Stream, int], np.random.Generator]
     channel_ages: bool = False
+    view: View = View.CELLS
 
     def __post_init__(self) -> None:
         """Refuse values for which the equations have no meaning."""
         checked_clip_norm(self.clip_norm)
-        for name, values in (("noise standard deviation", self.noise_std_real), ("alpha_u", self.alpha_u)):
-            for value in [] if values is None else np.ravel(values):
-                if not (math.isfinite(value) and value > 0):
-                    raise ConfigError(f"{name} is {value}: expected a finite number above 0")
+        if not (math.isfinite(self.noise_std_real) and self.noise_std_real > 0):
+            raise ConfigError(f"noise standard deviation is {self.noise_std_real}: expected a finite number above 0")
         if self.noise_std_real < SMALLEST_NOISE_STD:
             raise ConfigError(
                 f"noise standard deviation is {self.noise_std_real}: expected {SMALLEST_NOISE_STD} or more, "
                 "because noise is simulated in float32 and would be less than what the ledger says"
             )
 
-    def plan(self, uplink: int) -> UplinkPlan:
+    def plan(self, uplink: int, attempt: int = 0) -> UplinkPlan:
         """Sound, choose alpha_u, size the jammer, and let each client decide from its own gain.
 
         A needed jammer that is absent costs no privacy: the uplink is postponed to the next sounding.
         """
+        del attempt
         rng = self.streams(Stream.CHANNEL, uplink)
         for postponed in range(MAX_POSTPONED):
             state = self.channel.state(uplink, rng)
@@ -88,13 +83,11 @@ class SymbolUplink:
             return self._plan_clients(uplink, state, alpha_u, jammer, silent if jammer.needed else None, postponed)
         raise ConfigError(f"the jammer was absent in {MAX_POSTPONED} soundings in a row: raise jammer.availability")
 
-    def _alpha_u(self, uplink: int, state: ChannelState) -> float:
-        if self.alpha_u is None:
-            return alpha_u_without_backoff(self.sizes / self.sizes.sum(), state.clients, self.limits)
-        return float(self.alpha_u[uplink - 1]) if isinstance(self.alpha_u, np.ndarray) else self.alpha_u
-
     def _choose_noise(self, uplink: int, state: ChannelState, silent: int | None) -> tuple[float, JammerPlan]:
-        alpha_u = self._alpha_u(uplink, state)
+        weights = self.sizes / self.sizes.sum()
+        alpha_u = choose_alpha_u(
+            self.power.alpha_u, UplinkState(uplink, self.noise_std_real, weights, state.clients, self.limits)
+        )
         if self.jammer.role is JammerRole.NONE:
             return alpha_u, SILENT
         gain = abs(state.jammer if silent is None else state.clients[silent])
@@ -129,7 +122,7 @@ class SymbolUplink:
             )
             for weight, gain, limit in zip(weights, state.clients, self.limits, strict=True)
         )
-        claimed = (power.received_gain if self.backoff is Backoff.WORST_CASE else 1.0 for power in powers)
+        claimed = (power.received_gain if self.power.backoff is Backoff.WORST_CASE else 1.0 for power in powers)
         mechanism = RoundMechanism(
             uplink=uplink,
             received_gains=tuple(0.0 if client == silent else gain for client, gain in enumerate(claimed)),
@@ -144,25 +137,37 @@ class SymbolUplink:
         )
         return UplinkPlan(uplink, alpha_u, state.clients, weights, powers, jammer, silent, postponed, mechanism)
 
-    def prepare(self, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Prepared:
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+        """Sum the signals h_i x_i, add the jammer's and the receiver's noise, and divide by alpha_u."""
+        total, contributions = self._signals(plan, updates)
+        authorise()
+        noise = circular_noise(total.size, self.noise_std_real**2, self.streams(Stream.NOISE, plan.uplink))
+        if plan.jammer.needed:
+            received_std = plan.jammer.gain * plan.jammer.alpha
+            noise += circular_noise(total.size, received_std**2, self.streams(Stream.JAMMER, plan.uplink))
+        scale = np.float32((self.clip_norm if self.power.rescale is Rescale.RESCALED else 1.0) / plan.alpha_u)
+        noise *= scale
+        signal = total * scale
+        values = as_coordinates(signal + noise, self.coordinates)
+        noise_norm = float(np.linalg.norm(as_coordinates(noise, self.coordinates)))
+        return Aggregate(values, plan.mechanism, contributions, float(np.linalg.norm(signal)), noise_norm)
+
+    def _signals(self, plan: UplinkPlan, updates: Updates) -> tuple[NDArray[np.complex64], Contributions]:
         """x_i = alpha_i u_i as the updates come, and the sum of h_i x_i. One signal in memory at a time."""
         total = np.zeros(cells_needed(self.coordinates), np.complex64)
         backoffs = np.full(len(self.sizes), math.inf)
         energy = np.zeros(len(self.sizes))
         clipped = 0
-        for client, update in checked_updates(
-            plan, updates, coordinates=self.coordinates, clip_norm=self.clip_norm, sizes=self.sizes
-        ):
-            power = (
-                plan.powers[client] if self.backoff is Backoff.WORST_CASE else self._actual_power(plan, client, update)
-            )
+        for client, update in checked_updates(plan, updates, coordinates=self.coordinates, sizes=self.sizes):
+            actual = self.power.backoff is Backoff.ACTUAL
+            power = self._actual_power(plan, client, update) if actual else plan.powers[client]
             signal = as_cells(update.values) * np.complex64(power.alpha)
             energy[client] = np.vdot(signal, signal).real
             backoffs[client] = power.backoff
             clipped += update.norm_before > update.clip_norm
             signal *= np.complex64(plan.gains[client])
             total += signal
-        return Prepared(total, self.coordinates, backoffs, energy, clipped)
+        return total, Contributions(backoffs, energy, clipped)
 
     def _actual_power(self, plan: UplinkPlan, client: int, update: BoundedUpdate) -> ClientPower:
         return control_power(
@@ -173,16 +178,3 @@ class SymbolUplink:
             limit=float(self.limits[client]),
             update_norm=float(np.linalg.norm(update.values.astype(np.float64))),
         )
-
-    def exchange(self, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
-        """Add the jammer's and the receiver's noise and divide by alpha_u."""
-        noise = circular_noise(prepared.cells.size, self.noise_std_real**2, self.streams(Stream.NOISE, plan.uplink))
-        if plan.jammer.needed:
-            received_std = plan.jammer.gain * plan.jammer.alpha
-            noise += circular_noise(prepared.cells.size, received_std**2, self.streams(Stream.JAMMER, plan.uplink))
-        scale = np.float32((self.clip_norm if self.rescale is Rescale.RESCALED else 1.0) / plan.alpha_u)
-        noise *= scale
-        signal = prepared.cells * scale
-        values = as_coordinates(signal + noise, prepared.coordinates)
-        noise_norm = float(np.linalg.norm(as_coordinates(noise, prepared.coordinates)))
-        return Aggregate(values, plan.mechanism, float(np.linalg.norm(signal)), noise_norm)

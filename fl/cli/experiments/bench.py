@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
+from fl.cli.output import PROGRESS, RESULTS, print_json
 from fl.errors import ConfigError
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,14 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Measure and print."""
-    from fl.experiment.bench import BENCHMARKS, Measurement, missing
+    from fl.bench.benchmarks import BENCHMARKS
+    from fl.bench.measure import Measurement
 
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         raise ConfigError(f"no benchmark '{unknown[0]}': expected one of {', '.join(BENCHMARKS)}")
     if options.repeats < 1:
         raise ConfigError(f"--repeats is {options.repeats}: expected 1 or more")
-    absent = {name: reason for name in options.names or BENCHMARKS if (reason := missing(name))}
+    absent = {name: reason for name in options.names or BENCHMARKS if (reason := BENCHMARKS[name].missing())}
     for name, reason in absent.items():
         if options.names:
             raise ConfigError(f"benchmark '{name}' cannot run: {reason}")
@@ -31,7 +32,7 @@ def call(options: argparse.Namespace) -> int:
     results: dict[str, dict[str, Any]] = {}
     for name in [name for name in options.names or BENCHMARKS if name not in absent]:
         with PROGRESS.status(f"measuring {name}, {options.repeats} times"):
-            results[name] = BENCHMARKS[name](options.repeats).to_json()
+            results[name] = BENCHMARKS[name].measure(options.repeats).to_json()
     if options.json:
         print_json(results)
         return 0

@@ -9,21 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json, shown
+from fl.cli.output import PROGRESS, RESULTS, print_json, shown
+from fl.learning.convergence import TERMS
 
 if TYPE_CHECKING:
-    from fl.experiment.convergence import EstimatedConstants
-    from fl.experiment.folder import RunFolder
     from fl.learning.convergence import Bound, Form
+    from fl.run.bound import EstimatedConstants
+    from fl.run.folder import RunFolder
 
-TERMS = {
-    "start": ("start", "what there was to descend: (f(w^0) - f(w*)) / M"),
-    "c2": ("C2", "upcycled steps: they may go against the gradient"),
-    "c3": ("C3", "upcycled steps: their length on a curved loss"),
-    "c4": ("C4", "back-off (s_i) on unlike clients, and steps of 1/mu on a curved loss"),
-    "c5": ("C5", "the jammer's noise"),
-    "c6": ("C6", "the receiver's noise"),
-}
 CONSTANTS = {
     "lipschitz": ("L", "Lipschitz constant of every client's gradient"),
     "dissimilarity": ("B", "B-dissimilarity of the clients, 1 where they are alike"),
@@ -48,9 +41,9 @@ def call(options: argparse.Namespace) -> int:
     """Estimate what is not given, evaluate both forms of the bound, print."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from fl.experiment.convergence import bound_of_run, estimate_constants
-    from fl.experiment.folder import RunFolder
     from fl.learning.convergence import Form
+    from fl.run.bound import bound_of_run, estimate_constants
+    from fl.run.folder import RunFolder
 
     folder = RunFolder(options.folder)
     given = {name: getattr(options, name) for name in CONSTANTS if getattr(options, name) is not None}
@@ -68,7 +61,7 @@ def call(options: argparse.Namespace) -> int:
 
 def summary(folder: "RunFolder", constants: "EstimatedConstants", bounds: "Mapping[Form, Bound]") -> dict[str, Any]:
     """All that the tables show, JSON-ready; null where there is no finite number."""
-    from fl.experiment.convergence import HOLDS, premises_not_met, record_of_run
+    from fl.run.bound import HOLDS, premises_not_met, record_of_run
 
     config, record = folder.config(), record_of_run(folder)
     return {
@@ -154,13 +147,13 @@ def _print_tables(said: Mapping[str, Any], constants: "EstimatedConstants", boun
         table.add_column("share", justify="right")
     first = [part for bound in bounds.values() for part in (_shown(bound.c1), "")]
     table.add_row("C1", "what descends; all below are divided by it", *first, end_section=True)
-    for name, (symbol, words) in TERMS.items():
+    for name, meaning in TERMS.items():
         cells = [
             part
             for bound in bounds.values()
             for part in (_shown(bound.terms[name]), _percent(bound.shares[name], leads=bound.dominant == name))
         ]
-        table.add_row(symbol, words, *cells, end_section=name == "c6")
+        table.add_row(_symbol(name), meaning, *cells, end_section=name == "c6")
         if name == "c4":
             parts = [part for bound in bounds.values() for part in (_shown(float(bound.c4_backoff.mean())), "")]
             table.add_row("", "of it: weights that do not arrive as they are", *parts)
@@ -191,8 +184,12 @@ def _percent(share: float, *, leads: bool) -> str:
     return f"[bold]{text}[/]" if leads else text
 
 
+def _symbol(term: str) -> str:
+    return term if term == "start" else term.upper()
+
+
 def _verdict(bound: "Bound") -> str:
-    largest = f"largest term: {TERMS[bound.dominant][0]}, {TERMS[bound.dominant][1]}"
+    largest = f"largest term: {_symbol(bound.dominant)}, {TERMS[bound.dominant]}"
     if bound.void:
         return f"void: {bound.void}; {largest}"
     text = f"min E||grad f||^2 <= {shown(bound.value)}; {largest}"

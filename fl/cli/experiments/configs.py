@@ -2,9 +2,9 @@
 
 import argparse
 
-from fl.experiment.commands.output import RESULTS, print_json
-from fl.experiment.config import load_config, shipped_configs
-from fl.experiment.sweep_plan import load_plan, shipped_sweeps
+from fl.cli.output import RESULTS, print_json
+from fl.run.config import load_config, shipped_configs
+from fl.sweep.plan import load_plan, shipped_sweeps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from fl.experiment.commands.output import PROGRESS, RESULTS
+from fl.cli.output import PROGRESS, RESULTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

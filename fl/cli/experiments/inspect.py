@@ -5,10 +5,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl.experiment.commands.output import RESULTS, print_json, shown
+from fl.cli.output import RESULTS, print_json, shown
 
 if TYPE_CHECKING:
-    from fl.experiment.round_view import Round
+    from fl.inspect.view import UplinkView
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,23 +23,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Read, draw, print."""
-    from fl.experiment.folder import RunFolder
-    from fl.experiment.round_figures import draw_round
-    from fl.experiment.round_view import read_round
+    from fl.inspect.figures import draw_round
+    from fl.inspect.view import read_round
+    from fl.run.captures import CaptureFolder
+    from fl.run.folder import RunFolder
 
     folder = RunFolder(options.folder)
     view = read_round(folder, options.round)
     pictures = draw_round(view, options.out or folder.figures_path / f"round-{view.uplink:04d}")
+    captures = CaptureFolder.of(folder.path).of_uplink(view.uplink)
     if options.json:
-        print_json({"folder": str(folder.path), **summary(view), "pictures": {k: str(p) for k, p in pictures.items()}})
+        files = {"pictures": {k: str(p) for k, p in pictures.items()}, "captures": [str(path) for path in captures]}
+        print_json({"folder": str(folder.path), **summary(view), **files})
         return 0
     _print_table(view)
-    for path in pictures.values():
+    for path in [*pictures.values(), *captures]:
         RESULTS.print(str(path), soft_wrap=True)
     return 0
 
 
-def summary(view: "Round") -> dict[str, Any]:
+def summary(view: "UplinkView") -> dict[str, Any]:
     """What the pictures show, as numbers; sigmas per real coordinate in units of tau."""
     snapshot, mechanism, metrics = view.snapshot, view.mechanism, view.metrics
     names = [str(name) for name in snapshot.names]
@@ -79,7 +82,7 @@ def summary(view: "Round") -> dict[str, Any]:
     }
 
 
-def _print_table(view: "Round") -> None:
+def _print_table(view: "UplinkView") -> None:
     from rich.table import Table
 
     said = summary(view)

@@ -6,7 +6,7 @@ Everything is recomputed from the folders. The page needs no other file; its fig
 import argparse
 from pathlib import Path
 
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
+from fl.cli.output import PROGRESS, RESULTS, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,8 @@ def call(options: argparse.Namespace) -> int:
     from rich.progress import BarColumn, Progress, TextColumn
 
     from fl.errors import ConfigError
-    from fl.experiment.report import build_report
-    from fl.experiment.report.summary import as_json
+    from fl.report import build_report
+    from fl.report.summary import as_json
 
     if options.out is None and len(options.folders) > 1:
         raise ConfigError("a report about several folders needs --out: the file that the page is written to")

@@ -6,7 +6,7 @@ With --quick it runs on scikit-learn's digits and on synthetic data, without any
 import argparse
 from pathlib import Path
 
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
+from fl.cli.output import PROGRESS, RESULTS, print_json
 
 EXPERIMENTS = ("no-jammer", "jammer", "iid")
 """In the paper's order; each is a shipped sweep, and with `-quick` a small one."""
@@ -32,13 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Sweep each experiment, then one report over all of them."""
+    from fl.cli.experiments.sweep import sweep_with_progress
     from fl.errors import ConfigError
-    from fl.experiment.assemble import assemble
-    from fl.experiment.commands.sweep import sweep_with_progress
-    from fl.experiment.report import write_report
-    from fl.experiment.sweep import check_folder
-    from fl.experiment.sweep_plan import load_plan
-    from hardware.sections import nearest
+    from fl.report import write_report
+    from fl.run.assemble import assemble
+    from fl.sweep.plan import load_plan
+    from fl.sweep.schedule import check_folder
+    from hardware.foundation.sections import nearest
 
     if options.experiment not in ("all", *EXPERIMENTS):
         raise ConfigError(

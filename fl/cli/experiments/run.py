@@ -1,14 +1,15 @@
 """Run an experiment. CONFIG is a shipped name (`airdp configs`) or a TOML file. Everything goes into one folder."""
 
 import argparse
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_baseline, print_json, print_privacy, shown
+from fl.cli.output import PROGRESS, RESULTS, print_baseline, print_json, print_privacy, shown
 
 if TYPE_CHECKING:
-    from fl.experiment.runner import RunResult, UplinkMetrics
+    from fl.run.runner import RunResult, UplinkMetrics
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: runs/NAME-TIME)")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="override a key, may be repeated")
     parser.add_argument("--backend", metavar="NAME", help="run over radios, through this backend")
+    parser.add_argument(
+        "--calibration", type=Path, metavar="FILE", help="record of the lab (airdp calibrate) that the run rests on"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="keep what is received in every uplink (radio.record = 'all')"
+    )
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run in --out; starts it where there is none"
     )
@@ -27,13 +34,17 @@ def call(options: argparse.Namespace) -> int:
     """Run with a progress bar, then print the outcome."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from fl.experiment.config import load_config
+    from fl.run.config import load_config
 
     overrides = list(options.set)
     if options.backend:
         overrides += ["uplink.kind='radio'", f"radio.backend='{options.backend}'"]
+    if options.calibration:
+        overrides.append(f"radio.calibration={json.dumps(str(options.calibration))}")
+    if options.record:
+        overrides.append("radio.record='all'")
     config = load_config(options.config, overrides)
-    from fl.experiment import run
+    from fl.run import run
 
     columns = (
         TextColumn("{task.description}"),
@@ -43,15 +54,25 @@ def call(options: argparse.Namespace) -> int:
         TimeRemainingColumn(),
     )
     started = time.perf_counter()
+    changes_db: list[float] = []
     with Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive) as progress:
         task = progress.add_task(config.name, total=config.last_uplink, state="loading data")
 
         def on_uplink(metrics: "UplinkMetrics") -> None:
+            if metrics.diagnostics.get("noise_changed"):
+                changes_db.append(metrics.diagnostics["noise_change_db"])
             state = f"accuracy {100 * metrics.accuracy:5.1f} %  epsilon {shown(metrics.epsilon)} ({metrics.label})"
             progress.update(task, completed=metrics.uplink, state=state)
 
         result = run(config, options.out, resume=options.resume, on_uplink=on_uplink)
     seconds = time.perf_counter() - started
+    if changes_db:
+        PROGRESS.print(
+            f"warning: in {len(changes_db)} uplinks the noise was not that of the calibration, by up to "
+            f"{max(changes_db, key=abs):+.2f} dB: see noise_change_db in metrics.jsonl, and calibrate again",
+            soft_wrap=True,
+            highlight=False,
+        )
     if options.json:
         print_json({**result.to_json(), "seconds": seconds})
     else:
@@ -62,14 +83,14 @@ def call(options: argparse.Namespace) -> int:
 def _print_tables(result: "RunResult", seconds: float) -> None:
     from rich.table import Table
 
+    charged = f"{result.transmissions_charged} transmissions charged"
+    if result.transmissions_unaccounted:
+        charged += f", {result.transmissions_unaccounted} of them cut off"
     table = Table(show_header=False, title="result", title_justify="left")
     for name, value in (
         ("test accuracy", f"{100 * result.accuracy:.2f} %"),
         ("training loss", shown(result.loss)),
-        (
-            "uplinks",
-            f"{result.uplinks} ({result.rounds} model steps, {result.transmissions_charged} transmissions charged)",
-        ),
+        ("uplinks", f"{result.uplinks} ({result.rounds} model steps, {charged})"),
         ("status", result.status),
         ("time", f"{seconds:.1f} s"),
     ):

@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl.experiment.commands.output import LABEL_NOTES, PROGRESS, RESULTS, print_json, shown
+from fl.cli.output import LABEL_NOTES, PROGRESS, RESULTS, print_json, shown
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from fl.experiment.sweep import SweepProgress
-    from fl.experiment.sweep_plan import SweepFolder, SweepPlan
+    from fl.sweep.plan import SweepFolder, SweepPlan
+    from fl.sweep.session import SweepProgress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def call(options: argparse.Namespace) -> int:
     """Run with progress, then print the outcome."""
     from fl.errors import RunFolderError
-    from fl.experiment.sweep_plan import load_plan
+    from fl.sweep.plan import load_plan
 
     plan = load_plan(options.config, options.set, options.trials)
     out = options.out
@@ -57,7 +57,7 @@ def sweep_with_progress(
     """`run_sweep` with bars on stderr: the whole sweep with the time that remains, and each running trial."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from fl.experiment.sweep import run_sweep
+    from fl.sweep.schedule import run_sweep
 
     columns = (
         TextColumn("{task.description}"),
@@ -90,10 +90,10 @@ def sweep_with_progress(
 
 
 def _print(folder: "SweepFolder", plan: "SweepPlan", *, as_json: bool) -> None:
-    from fl.experiment.sweep_summary import summarise
-    from fl.privacy.mechanism import Label
+    from fl.privacy.sensitivity import Label
+    from fl.sweep.summary import summarise_sweep
 
-    summaries = summarise(folder)
+    summaries = summarise_sweep(folder)
     timing = folder.timing()
     seconds = timing.get("wall_seconds", 0.0)
     cpu_seconds = sum(trial["cpu_seconds"] for trial in timing.get("trials", []))
@@ -116,11 +116,12 @@ def _print(folder: "SweepFolder", plan: "SweepPlan", *, as_json: bool) -> None:
         table.add_column(column, justify="right")
     table.add_column("label, accountant, neighbours")
     for summary in summaries:
-        spread = "" if summary.accuracy_interval is None else f" ± {100 * summary.accuracy_interval:.2f}"
+        half = summary.accuracy.half
+        spread = "" if half is None else f" ± {100 * half:.2f}"
         table.add_row(
             summary.point.name,
             str(len(summary.trials)),
-            f"{100 * summary.accuracy:.2f}{spread} %",
+            f"{100 * summary.accuracy.mean:.2f}{spread} %",
             shown(summary.epsilon[summary.accountant]),
             f"{summary.delta:g}",
             f"{summary.label}, {summary.accountant}, {summary.neighbours}",

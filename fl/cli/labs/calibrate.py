@@ -11,12 +11,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl.cli.output import PROGRESS, RESULTS, print_json
 from fl.errors import ConfigError
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     from calibration.procedure import Calibration, OnStep
     from calibration.record import CalibrationRecord
-    from hardware.lab import Lab
+    from hardware.lab.model import Lab
+    from phy.numerology import Numerology
 
 DEFAULT_HOURS = 12.0
 _LONGEST_HOURS = 24.0 * 365.0
@@ -43,6 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, metavar="N", help="of silence (default 262144)")
     parser.add_argument("--hours", type=float, metavar="H", help=f"lifetime of the record (default {DEFAULT_HOURS:g})")
     parser.add_argument(
+        "--numerology",
+        type=int,
+        nargs=3,
+        metavar=("FFT", "PREFIX", "USED"),
+        help="FFT size, prefix and used subcarriers, as the runs have them (default 256 64 192)",
+    )
+    parser.add_argument(
         "--check", type=Path, metavar="FILE", help="measure nothing: does this record fit the radios as they are now?"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
@@ -50,11 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Measure and write, or check."""
-    from hardware.lab import find_lab
+    from hardware.lab.file import find_lab
 
-    lab = find_lab(options.lab)
-    if options.backend is not None:
-        lab = lab.on_backend(options.backend)
+    lab = find_lab(options.lab, options.backend)
     if options.check is not None:
         return _check(lab, options)
     return _measure(lab, options)
@@ -63,7 +70,7 @@ def call(options: argparse.Namespace) -> int:
 def _check(lab: "Lab", options: argparse.Namespace) -> int:
     from calibration.procedure import check_lab
     from calibration.record import load_record
-    from hardware.lab import open_lab
+    from hardware.lab.opened import open_lab
 
     for name in ("out", "samples", "hours"):
         if getattr(options, name) is not None:
@@ -71,7 +78,7 @@ def _check(lab: "Lab", options: argparse.Namespace) -> int:
     record = load_record(options.check)
     now = datetime.now(UTC)
     with open_lab(lab, options.seed) as opened:
-        check_lab(record, opened, now)
+        check_lab(record, opened, now, _numerology(options))
     if options.json:
         print_json({"fits": True, "path": str(options.check), "checked": now.isoformat(), **record.summary_json()})
         return 0
@@ -82,12 +89,15 @@ def _check(lab: "Lab", options: argparse.Namespace) -> int:
 
 def _measure(lab: "Lab", options: argparse.Namespace) -> int:
     from calibration.procedure import Plan, calibrate
-    from hardware.lab import open_lab
+    from calibration.schema import to_json
+    from hardware.lab.opened import open_lab
 
     hours = DEFAULT_HOURS if options.hours is None else options.hours
     if not 0.0 < hours <= _LONGEST_HOURS:
         raise ConfigError(f"--hours is {hours:g}: expected above 0 and at most {_LONGEST_HOURS:g}, a year")
-    plan = Plan() if options.samples is None else Plan(silence_samples=options.samples)
+    plan = Plan(numerology=_numerology(options))
+    if options.samples is not None:
+        plan = replace(plan, silence_samples=options.samples)
     created = datetime.now(UTC)
     out = options.out or Path(f"calibration-{_file_name(lab.name)}-{created:%Y%m%dT%H%M%SZ}.json")
     with _staging(out) as staging:
@@ -103,9 +113,9 @@ def _measure(lab: "Lab", options: argparse.Namespace) -> int:
         print_json(
             {
                 **record.summary_json(),
-                "linearity": {key: linearity.to_json() for key, linearity in record.linearity.items()},
+                "linearity": {key: to_json(linearity) for key, linearity in record.linearity.items()},
                 "unmeasured": calibration.unmeasured,
-                "timing": {name: timing.to_json() for name, timing in record.timing.items()},
+                "timing": {name: to_json(timing) for name, timing in record.timing.items()},
                 "path": str(out),
                 "figures": [str(figures / name) for name in names],
             }
@@ -115,6 +125,12 @@ def _measure(lab: "Lab", options: argparse.Namespace) -> int:
     RESULTS.print(f"record: {out}, for {hours:g} hours", soft_wrap=True, markup=False)
     RESULTS.print(f"pictures: {figures}{os.sep}*.png", soft_wrap=True, markup=False)
     return 0
+
+
+def _numerology(options: argparse.Namespace) -> "Numerology":
+    from phy.numerology import Numerology
+
+    return Numerology() if options.numerology is None else Numerology(*options.numerology)
 
 
 def _file_name(name: str) -> str:
@@ -160,7 +176,6 @@ def _publish(record: "CalibrationRecord", staging: Path, out: Path) -> None:
         save_record(record, out)
     except BaseException:
         shutil.rmtree(figures, ignore_errors=True)
-        out.with_name(f".{out.name}.tmp").unlink(missing_ok=True)
         raise
 
 
@@ -209,7 +224,7 @@ def _draw(calibration: "Calibration", folder: Path) -> list[str]:
 
 
 def _print_tables(calibration: "Calibration", lab: "Lab") -> None:
-    from hardware.medium import ClockMode
+    from hardware.lab.clock import ClockMode
 
     record = calibration.record
     RESULTS.print(_noise_table(record, lab))
@@ -266,6 +281,8 @@ def _diagnostics_table(record: "CalibrationRecord") -> "Table":
 def _links_table(record: "CalibrationRecord", lab: "Lab") -> "Table":
     from rich.table import Table
 
+    from phy.units import amplitude_ratio_to_db
+
     title = f"links to {lab.ps.name}, with standard uncertainties"
     table = Table("from", title=title, title_justify="left")
     for column in ("gain dB", "delay samples", "CFO Hz", "SNR dB"):
@@ -274,7 +291,7 @@ def _links_table(record: "CalibrationRecord", lab: "Lab") -> "Table":
         amplitude = abs(link.gain)
         table.add_row(
             name,
-            _uncertain(_decibels(amplitude), _DB_PER_NEPER * link.gain_std / amplitude, 4),
+            _uncertain(amplitude_ratio_to_db(amplitude), _DB_PER_NEPER * link.gain_std / amplitude, 4),
             _uncertain(link.delay_samples, link.delay_samples_std, 5),
             _uncertain(link.cfo_hz, link.cfo_hz_std, 2),
             f"{link.snr_db:.1f}",
@@ -286,6 +303,8 @@ def _linearity_table(calibration: "Calibration") -> "Table":
     from rich.table import Table
 
     from calibration.procedure import ATTENUATOR, SCALE, linearity_key
+    from calibration.spurs import LOWEST_LEVEL_DB
+    from phy.units import amplitude_ratio_to_db
 
     record = calibration.record
     tolerances = {linearity.tolerance_db for linearity in record.linearity.values()}
@@ -295,7 +314,7 @@ def _linearity_table(calibration: "Calibration") -> "Table":
     for column in ("gain range dB", "jitter samples", "digital scale", "gain steps"):
         table.add_column(column, justify="right")
     for name, link in record.links.items():
-        levels_db = [_decibels(abs(gain)) for gain in link.gain_per_subcarrier]
+        levels_db = [amplitude_ratio_to_db(abs(gain), LOWEST_LEVEL_DB) for gain in link.gain_per_subcarrier]
         cells = []
         for kind in (SCALE, ATTENUATOR):
             linearity = record.linearity.get(linearity_key(name, kind))
@@ -311,10 +330,6 @@ def _linearity_table(calibration: "Calibration") -> "Table":
             *cells,
         )
     return table
-
-
-def _decibels(amplitude: float) -> float:
-    return _DB_PER_NEPER * math.log(max(amplitude, 1e-20))
 
 
 def _uncertain(value: float, std: float, most_digits: int) -> str:

@@ -1,19 +1,22 @@
-"""Serve the radios of a lab as virtual Plutos, which any client of libiio takes for hardware, until Ctrl-C.
+"""Serve the radios of a lab as virtual ones, which the drivers of real ones take for hardware, until Ctrl-C.
 
-LAB is a shipped name or a lab file; of its backend nothing is used. Time advances only while every open buffer is
-served, or, with --paced, with the wall clock: buffers then over- and underflow.
+LAB is a shipped name or a lab file. Time advances only while every open buffer is served, or, with --paced, with the
+wall clock: buffers then over- and underflow.
 """
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
+from fl.cli.output import PROGRESS, RESULTS, print_json
+from fl.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from hardware.virtual_pluto.emulator import Emulator, RadioStatus
+    from hardware.lab.emulation import Emulation, RadioStatus
+    from hardware.lab.model import Backend, Lab
 
 _REFRESH_S = 0.5
 
@@ -21,7 +24,10 @@ _REFRESH_S = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
     parser.add_argument("lab", metavar="LAB", help="shipped name or lab file")
-    parser.add_argument("--port", type=int, metavar="P", help="of all radios (default 30431, that of real ones)")
+    parser.add_argument(
+        "--backend", metavar="NAME", help="whose virtual radios (default: the lab's own where it has any, or the first)"
+    )
+    parser.add_argument("--port", type=int, metavar="P", help="of all radios (default: that of real ones)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the simulated air (default 1)")
     parser.add_argument("--paced", action="store_true", help="let time follow the wall clock")
     parser.add_argument("--json", action="store_true", help="print one JSON object with the URIs, and no status")
@@ -29,21 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from hardware.lab import find_lab
-    from hardware.virtual_pluto.emulator import IIOD_PORT, Emulator
+    from hardware.lab.emulation import EmulationSettings
+    from hardware.lab.file import find_lab
 
     lab = find_lab(options.lab)
-    port = IIOD_PORT if options.port is None else options.port
+    emulate = _emulating(lab, options.backend).emulate
+    if emulate is None:
+        raise ConfigError(f"--backend {options.backend} has no virtual radios to serve")
     try:
-        with Emulator(lab, seed=options.seed, port=port, paced=options.paced) as emulator:
+        with emulate(lab, EmulationSettings(options.seed, options.port, options.paced)) as emulator:
             if options.json:
-                print_json({"lab": lab.name, "mode": emulator.mode, "uris": emulator.uris})
+                print_json({"lab": lab.name, "mode": emulator.mode, "uris": dict(emulator.uris)})
             else:
                 for name, uri in emulator.uris.items():
                     RESULTS.print(f"{name}: {uri}", soft_wrap=True, markup=False)
-                RESULTS.print(
-                    f"{emulator.mode}; try `iio_info -u {next(iter(emulator.uris.values()))}`; stop with Ctrl-C"
-                )
+                RESULTS.print(f"{emulator.mode}; try `{emulator.try_with}`; stop with Ctrl-C")
             # Whoever started this waits for these lines.
             RESULTS.file.flush()
             if options.json or not PROGRESS.is_interactive:
@@ -57,7 +63,17 @@ def call(options: argparse.Namespace) -> int:
     return 0
 
 
-def _watch(emulator: "Emulator") -> None:
+def _emulating(lab: "Lab", name: str | None) -> "Backend":
+    """The backend that serves."""
+    from hardware.lab.registry import find_backend, registry
+
+    if name is not None:
+        return find_backend(name)
+    others = (backend for backend in registry().backends.values() if backend.emulate is not None)
+    return lab.backend if lab.backend.emulate is not None else next(others, lab.backend)
+
+
+def _watch(emulator: "Emulation") -> None:
     from rich.live import Live
 
     before, then = emulator.status(), time.monotonic()
@@ -70,7 +86,7 @@ def _watch(emulator: "Emulator") -> None:
 
 
 def status_table(
-    before: "list[RadioStatus]", after: "list[RadioStatus]", elapsed_s: float, slipped_s: float
+    before: "Sequence[RadioStatus]", after: "Sequence[RadioStatus]", elapsed_s: float, slipped_s: float
 ) -> "Table":
     """What each radio did in `elapsed_s`. slipped_s: how far behind the wall clock time is, where it follows it."""
     from rich.table import Table

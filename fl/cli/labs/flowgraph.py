@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fl.experiment.commands.output import PROGRESS, RESULTS, print_json
+from fl.cli.output import PROGRESS, RESULTS, print_json
 
 if TYPE_CHECKING:
     from flowgraphs.runtime import FlowgraphProcess
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 _READY_S = 60.0
 _WAIT_S = 0.5
-_ON_THE_AIR = ("pluto", "uhd")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="of the flowgraph (default: list them)")
-    parser.add_argument("--device", metavar="D", help="zeromq, pluto or uhd (default zeromq)")
-    parser.add_argument("--noise", metavar="N", help="of jammer_tx: host or gnuradio (default host)")
+    parser.add_argument("--device", metavar="D", help="what it sends and receives through (default zeromq)")
+    parser.add_argument("--noise", metavar="N", help="of jammer_tx: who makes it (default host)")
     parser.add_argument("--transmitters", type=int, metavar="N", help="of air (default 4)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="PARAMETER=VALUE", help="a parameter of the graph; repeatable"
@@ -50,7 +49,7 @@ def call(options: argparse.Namespace) -> int:
 def _suggestions() -> Iterator[None]:
     """A misspelt name is answered with the nearest valid one."""
     from flowgraphs.errors import FlowgraphError, UnknownNameError
-    from hardware.sections import nearest
+    from hardware.foundation.sections import nearest
 
     try:
         yield
@@ -175,16 +174,16 @@ def _require_chosen_power(graph: "FlowgraphProcess", values: Mapping[str, str]) 
     """A radio's power is never a default: a Pluto at 0 dB sends all it can."""
     from flowgraphs.errors import FlowgraphError
 
-    device = graph.flowgraph.choices.get("device", ("",))[0]
-    if device in _ON_THE_AIR and "tx_gain_db" in graph.parameters and "tx_gain_db" not in values:
+    drawn = graph.flowgraph
+    if drawn.on_the_air and "tx_gain_db" in graph.parameters and "tx_gain_db" not in values:
         raise FlowgraphError(
-            f"{graph.name} with device {device} sends on the air and has no power to send with; "
+            f"{graph.name} with device {drawn.device} sends on the air and has no power to send with; "
             "give --set tx_gain_db=DB (Pluto: -89.75 to 0, which is full power)"
         )
 
 
 def _warn_of_noise(graph: "FlowgraphProcess") -> None:
-    if graph.flowgraph.choices.get("noise", ("",))[0] == "gnuradio":
+    if graph.flowgraph.noise_of_its_own:
         PROGRESS.print(
             f"{graph.name}: GNU Radio's noise is not cryptographically random; no privacy may be claimed from it",
             soft_wrap=True,

@@ -1,20 +1,13 @@
-"""Find Plutos on USB and on the network, and show what they say about themselves. Nothing is set, nothing is sent."""
+"""Find radios on USB and on the network, and show what they say about themselves. Nothing is set, nothing is sent."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fl.experiment.commands.output import RESULTS, print_json
+from fl.cli.output import RESULTS, print_json
 
 if TYPE_CHECKING:
-    from hardware.pluto_discovery import PlutoInfo
-
-CHECKS = (
-    "the cable: USB at the connector in the middle, and a cable that carries data",
-    "the system: `lsusb` shows 0456:b673, and the Pluto has booted (its second LED blinks)",
-    "rights: a udev rule for 0456:b673 (the package libiio0 has one; plug in again after installing it)",
-    "the network: `ping 192.168.2.1`; two Plutos need different addresses (config.txt on their drive)",
-    "packages: sudo apt-get install libiio0 libiio-utils; then `iio_info -S` must show it too",
-)
+    from hardware.lab.discovery import Discovery, RadioInfo
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,32 +18,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Look and tell."""
-    from hardware.pluto_discovery import describe, find_plutos
+    from hardware.lab.registry import registry
 
+    kinds = [backend.discovery for backend in registry().backends.values() if backend.discovery is not None]
     problems: list[str] = []
     if options.uri:
-        radios = [describe(uri) for uri in options.uri]
+        radios = [_kind_of(uri, kinds).describe(uri) for uri in options.uri]
     else:
-        radios, problems = find_plutos()
+        radios, problems = _find(kinds)
     if options.json:
         print_json({"radios": [_json(radio) for radio in radios], "problems": problems})
         return 0
     if radios:
         _print_table(radios)
     else:
-        RESULTS.print("No Pluto was found. To check:")
-        for check in CHECKS:
-            RESULTS.print(f"  - {check}", soft_wrap=True, markup=False)
+        _print_checks(kinds)
     for problem in problems:
         RESULTS.print(problem, soft_wrap=True, markup=False)
     return 0
 
 
-def _json(radio: "PlutoInfo") -> dict[str, Any]:
+def _find(kinds: "Sequence[Discovery]") -> "tuple[list[RadioInfo], list[str]]":
+    """Radios of all kinds, and problems. A kind that cannot be looked for at all is one, unless no other can either."""
+    from hardware.radio.errors import HardwareError
+
+    radios: list[RadioInfo] = []
+    problems: list[str] = []
+    impossible: list[HardwareError] = []
+    for kind in kinds:
+        try:
+            found, failed = kind.find()
+        except HardwareError as error:
+            impossible.append(error)
+            continue
+        radios.extend(found)
+        problems.extend(failed)
+    if impossible and len(impossible) == len(kinds):
+        raise impossible[0]
+    return radios, [*problems, *map(str, impossible)]
+
+
+def _kind_of(uri: str, kinds: "Sequence[Discovery]") -> "Discovery":
+    from hardware.radio.errors import HardwareError
+
+    for kind in kinds:
+        if uri.startswith(kind.schemes):
+            return kind
+    known = ", ".join(f"{scheme}… ({kind.kind})" for kind in kinds for scheme in kind.schemes)
+    raise HardwareError(f"no radio has an address such as '{uri}': expected {known}")
+
+
+def _print_checks(kinds: "Sequence[Discovery]") -> None:
+    for kind in kinds:
+        RESULTS.print(f"No {kind.kind} was found. To check:")
+        for check in kind.checks:
+            RESULTS.print(f"  - {check}", soft_wrap=True, markup=False)
+
+
+def _json(radio: "RadioInfo") -> dict[str, Any]:
     return {**vars(radio), "uris": list(radio.uris), "capabilities": vars(radio.capabilities)}
 
 
-def _print_table(radios: "list[PlutoInfo]") -> None:
+def _print_table(radios: "Sequence[RadioInfo]") -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -66,6 +95,7 @@ def _print_table(radios: "list[PlutoInfo]") -> None:
         table.add_row("sample rate", f"{_span(can.sample_rate_hz, 1e6)} MS/s")
         table.add_row("bandwidth", f"{_span(can.bandwidth_hz, 1e6)} MHz")
         table.add_row("gain", f"{_span(can.tx_gain_db)} dB transmitting, {_span(can.rx_gain_db)} dB receiving")
+        table.add_row("gain scale", escape(can.gain_scale))
         RESULTS.print(table)
 
 

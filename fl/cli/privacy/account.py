@@ -4,10 +4,11 @@ import argparse
 
 import numpy as np
 
+from fl.cli.output import RESULTS, print_json, print_privacy
 from fl.errors import PrivacyError
-from fl.experiment.commands.output import RESULTS, print_json, print_privacy
 from fl.privacy.accountant import Accountant, checked_delta
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism, SigmaOrigin
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import PrivacyStatement, state_privacy
 
 MOST_ROUNDS = 10**6
@@ -23,10 +24,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sigma", type=float, required=True, metavar="S", help="noise per real coordinate, in units of the clip norm"
     )
-    parser.add_argument("--delta", type=float, required=True, metavar="D")
+    parser.add_argument("--delta", type=float, required=True, metavar="D", help="of (epsilon, delta), between 0 and 1")
     parser.add_argument("--backoff", type=float, default=1.0, metavar="s", help="back-off s_i >= 1 (default 1)")
-    parser.add_argument("--label", choices=[label.value for label in Label], default=Label.PAPER_CLAIM.value)
-    parser.add_argument("--neighbours", choices=[n.value for n in Neighbours], default=Neighbours.ZERO_OUT.value)
+    parser.add_argument(
+        "--label",
+        choices=[label.value for label in Label],
+        default=Label.PAPER_CLAIM.value,
+        help="which sensitivity is claimed (default paper-claim)",
+    )
+    parser.add_argument(
+        "--neighbours",
+        choices=[n.value for n in Neighbours],
+        default=Neighbours.ZERO_OUT.value,
+        help="between which data sets epsilon holds (default zero-out)",
+    )
     parser.add_argument(
         "--client-samples", type=int, metavar="n", help="samples of the client; needed for --label client"
     )

@@ -5,19 +5,19 @@ import math
 
 import numpy as np
 
+from fl.cli.output import RESULTS, print_json
+from fl.cli.privacy.account import MOST_SAMPLES
 from fl.errors import PrivacyError
-from fl.experiment.commands.account import MOST_SAMPLES
-from fl.experiment.commands.output import RESULTS, print_json
 from fl.privacy.accountant import Accountant
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.target import PrivacyTarget
 from fl.uplink.jammer import FactorOn, size_jammer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
-    parser.add_argument("--epsilon", type=float, required=True, metavar="E")
-    parser.add_argument("--delta", type=float, required=True, metavar="D")
+    parser.add_argument("--epsilon", type=float, required=True, metavar="E", help="target over all uplinks")
+    parser.add_argument("--delta", type=float, required=True, metavar="D", help="of (epsilon, delta), between 0 and 1")
     parser.add_argument("--rounds", type=int, required=True, metavar="M", help="number of uplinks")
     parser.add_argument(
         "--samples", type=int, required=True, metavar="N", help="training samples of all clients together"
@@ -28,8 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--factor", type=float, default=1.0, help="extra factor of at least 1 (the paper's figures use 7)"
     )
-    parser.add_argument("--factor-on", choices=[f.value for f in FactorOn], default=FactorOn.AMPLITUDE.value)
-    parser.add_argument("--neighbours", choices=[n.value for n in Neighbours], default=Neighbours.ZERO_OUT.value)
+    parser.add_argument(
+        "--factor-on",
+        choices=[f.value for f in FactorOn],
+        default=FactorOn.AMPLITUDE.value,
+        help="what the factor multiplies (default amplitude)",
+    )
+    parser.add_argument(
+        "--neighbours",
+        choices=[n.value for n in Neighbours],
+        default=Neighbours.ZERO_OUT.value,
+        help="between which data sets epsilon holds (default zero-out)",
+    )
     parser.add_argument("--accountant", choices=["paper", "exact"], default="paper", help="which bound sizes the noise")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
 

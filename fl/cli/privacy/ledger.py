@@ -3,11 +3,12 @@
 import argparse
 from pathlib import Path
 
-from fl.experiment.commands.output import RESULTS, print_baseline, print_json, print_privacy
+from fl.cli.output import RESULTS, print_baseline, print_json, print_privacy
 from fl.privacy.accountant import Accountant
+from fl.privacy.conditions import View
 from fl.privacy.ledger import read_ledger
 from fl.privacy.liu_simeone import state_published
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import CLOSED_FORMS, state_privacy
 
 
@@ -16,13 +17,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of a run, or its ledger.jsonl")
     parser.add_argument("--delta", type=float, metavar="D", help="another delta than the run's")
     parser.add_argument("--neighbours", choices=[n.value for n in Neighbours], help="another relation than the run's")
+    parser.add_argument(
+        "--view",
+        choices=[view.value for view in View],
+        help="adversary to state epsilon for: samples or cells (default: the strongest that all uplinks hold for)",
+    )
     parser.add_argument("--all", action="store_true", help="also liu-simeone, and rdp and pld, which take seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def call(options: argparse.Namespace) -> int:
     """Verify, recompute, print."""
-    from fl.experiment.folder import ALLOCATION, RunFolder
+    from fl.run.folder import ALLOCATION, RunFolder
 
     path = options.folder / "ledger.jsonl" if options.folder.is_dir() else options.folder
     contents = read_ledger(path)
@@ -37,6 +43,9 @@ def call(options: argparse.Namespace) -> int:
             neighbours=Neighbours(options.neighbours) if options.neighbours else header.neighbours,
             delta=delta,
             accountants=tuple(Accountant) if options.all else CLOSED_FORMS,
+            unaccounted=contents.unaccounted,
+            view=View(options.view) if options.view else None,
+            jammer=header.jammer,
         )
         for label in labels
     ]
@@ -53,19 +62,29 @@ def call(options: argparse.Namespace) -> int:
                 "clients": len(header.sizes),
                 "samples": sum(header.sizes),
                 "head": contents.head,
+                "header": {
+                    "view": header.view.value,
+                    "delta_bounds": header.delta_bounds,
+                    "confidence": header.confidence,
+                },
                 **{key: value for key, value in statements[0].to_json().items() if key != "uplinks"},
                 "privacy": [statement.to_json() for statement in statements],
                 **({} if allocation is None else {"allocation": allocation, "published": published.to_json()}),
             }
         )
         return 0
-    standing = contents.authorised - contents.accounted
     RESULTS.print(
         f"{path}: chain intact, {contents.authorised} transmissions authorised, {contents.accounted} accounted for",
         soft_wrap=True,
     )
-    if standing:
-        RESULTS.print(f"{standing} without an account (a run was cut off or is going on): their worst case counts")
+    if contents.unaccounted:
+        RESULTS.print(
+            f"{contents.unaccounted} without an account (a run was cut off or is going on): they count without the "
+            "jammer, because nothing proves that its noise was on the air",
+            soft_wrap=True,
+        )
+    if header.confidence is not None:
+        RESULTS.print(f"confidence of each measured bound: 1 - {1 - header.confidence:.3g}")
     print_privacy(statements)
     if allocation is not None:
         print_baseline(published, allocation)

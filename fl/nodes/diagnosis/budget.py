@@ -11,18 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.nodes.messages import Decision, Sent
+from fl.nodes.client import Departure
+from fl.nodes.messages import Decision
 from phy.units import power_ratio_to_db
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one client brought. relative_norm: of its update, in units of tau."""
+    """What one client brought: what it decided, and how its update left."""
 
     decision: Decision
     weight: float
-    relative_norm: float
-    sent: Sent
+    departure: Departure
 
 
 def error_budget(
@@ -47,7 +47,8 @@ def error_budget(
     coordinates = exact.size
 
     def share(contribution: Contribution) -> float:
-        return (contribution.weight * contribution.relative_norm / contribution.decision.backoff) ** 2
+        departure = contribution.departure
+        return (contribution.weight * departure.relative_norm / departure.backoff) ** 2
 
     csi = math.fsum(share(c) * c.decision.csi_error for c in contributions)
     # The mean over the payload of a drift that grows from its start is below its end value; the end value is the bound.
@@ -55,7 +56,7 @@ def error_budget(
         share(c) * max(0.0, c.decision.phase_error_rad**2 - c.decision.csi_error / 2) for c in contributions
     )
     timing = math.fsum(share(c) * c.decision.timing_error for c in contributions)
-    clipping = math.fsum(c.sent.clipped_energy for c in contributions) / alpha_u**2
+    clipping = math.fsum(c.departure.burst.clipped_energy for c in contributions) / alpha_u**2
     parts = {
         "thermal": coordinates * noise_var_real / alpha_u**2,
         "jammer": coordinates * jamming_var_real / alpha_u**2,

@@ -6,24 +6,24 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import welch
 
-from fl.nodes.air import AirFormat
-from fl.nodes.messages import Decision
-from fl.nodes.server import POWER_BLOCK, Soundings, block_power
+from fl.nodes.air_format import POWER_BLOCK, AirFormat
+from fl.nodes.coordinator import Round
+from fl.nodes.messages import Received
+from fl.nodes.server import block_power
 from phy.numerology import Numerology
+
+_SPECTRUM_SAMPLES = 1 << 15
 
 
 def take_snapshot(
-    air: AirFormat,
-    names: Sequence[str],
-    soundings: Soundings,
-    decisions: Sequence[Decision],
-    payload: NDArray[np.complex64],
-    cells: NDArray[np.complex64],
+    air: AirFormat, names: Sequence[str], current: Round, received: Received
 ) -> dict[str, NDArray[np.generic]]:
     """Measurements and plan of one uplink, and of the updates nothing but the aggregate that was released.
 
-    names: of the transmitters, in the order of their slots. payload: the received frame (n,). cells: of the aggregate.
+    names: of the transmitters, in the order of their slots.
     """
+    soundings, decisions = current.soundings, current.decisions
+    payload, cells = received.samples, received.cells
     states = soundings.states
     rate_hz = air.numerology.sample_rate_hz
     layout = {
@@ -38,8 +38,8 @@ def take_snapshot(
     }
     return {
         "names": np.array(names),
-        "channels": np.stack([state.channel for state in states]),
-        "channel_var": np.stack([state.channel_var for state in states]).astype(np.float32),
+        "channels": np.stack([state.channel[state.used] for state in states]),
+        "channel_var": np.stack([state.channel_var[state.used] for state in states]).astype(np.float32),
         "cfo_hz": rate_hz * np.array([state.cfo_cycles_per_sample for state in states]),
         "cfo_std_hz": rate_hz * np.array([state.cfo_std_cycles_per_sample for state in states]),
         "backoffs": np.array([decision.backoff for decision in decisions]),
@@ -57,7 +57,12 @@ def take_snapshot(
 
 
 def _power_density(samples: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.float64]:
-    """Welch's estimate per FFT bin (fft_size,), in FFT order: power per Hz, full scale 1."""
+    """Welch's estimate per FFT bin (fft_size,), in FFT order: power per Hz, full scale 1.
+
+    Of the first samples, which are enough for a picture: all of them would take as long as a third of the uplink.
+    """
     size = numerology.fft_size
-    _, density = welch(samples, numerology.sample_rate_hz, nperseg=size, detrend=False, return_onesided=False)
+    _, density = welch(
+        samples[:_SPECTRUM_SAMPLES], numerology.sample_rate_hz, nperseg=size, detrend=False, return_onesided=False
+    )
     return np.asarray(density, dtype=np.float64)

@@ -1,0 +1,18 @@
+"""Attacks on the project's own claims: what an adversary gets out of captures and sums, against what was claimed.
+
+A claim says that neighbours are no further apart than two Gaussians of unit variance whose means differ by mu. Attacks
+estimate that distance from what was received:
+
+    canaries     records of a run that are replaced by known directions, each there or not
+    evidence     what a run's uplinks say about them
+    bounds       lower bounds of mu and epsilon from guesses about canaries
+    watch        what nodes sent and the server received in an uplink, and what they would have sent of something else
+    paths        from an antenna to a receiver, without noise
+    separation   the worst direction, and the separation in it, by linear algebra
+    trials       many uplinks with and without changes, and the attacker's statistics of them
+    estimate     mu from these
+    verdict      claimed against measured
+    picture      histograms, and a page
+
+Sizes: d coordinates, N samples, K clients, M canaries. Statistics are real numbers, larger when the change is there.
+"""

@@ -1,0 +1,67 @@
+"""How far apart two hypotheses are, from trials of both: an estimate of mu with its error."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from fl.errors import PrivacyError
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """mu for a change of norm tau, with its standard error. trials: in each hypothesis."""
+
+    mu: float
+    std: float
+    trials: int
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Two-sided."""
+        reach = float(norm.ppf(0.5 + confidence / 2.0)) * self.std
+        return self.mu - reach, self.mu + reach
+
+    def refutes(self, claimed_mu: float, level: float) -> bool:
+        """Whether a true mu of at most `claimed_mu` gives such an estimate with a probability below `level`."""
+        return self.mu - float(norm.isf(level)) * self.std > claimed_mu
+
+
+def estimate_mu(statistics: NDArray[np.float64], present: NDArray[np.bool_], share: float) -> Estimate:
+    """mu from statistics (n, k) of k changes in n uplinks, each of norm `share` tau, and whether each was there.
+
+    Each change has its own mean, difference and variance; d_j/s_j has the variance 1/n_in + 1/n_out + mu^2/(2 n). The
+    changes are orthogonal after whitening, so their estimates are independent, and their mean is taken.
+    """
+    trials, changes = statistics.shape
+    values, variances, fewest = [], [], trials
+    for change in range(changes):
+        inside, outside = statistics[present[:, change], change], statistics[~present[:, change], change]
+        if min(inside.size, outside.size) < 2:
+            raise PrivacyError(f"{trials} uplinks are too few: expected two or more under each hypothesis")
+        squares = ((inside - inside.mean()) ** 2).sum() + ((outside - outside.mean()) ** 2).sum()
+        spread = math.sqrt(float(squares) / (trials - 2))
+        mu = float(inside.mean() - outside.mean()) / spread if spread > 0 else math.inf
+        values.append(mu)
+        variances.append(1.0 / inside.size + 1.0 / outside.size + mu * mu / (2.0 * trials))
+        fewest = min(fewest, inside.size, outside.size)
+    return Estimate(
+        mu=float(np.mean(values)) / share,
+        std=math.sqrt(float(np.sum(variances))) / changes / share,
+        trials=fewest * changes,
+    )
+
+
+def standardised(
+    statistics: NDArray[np.float64], present: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Statistics of all changes under both hypotheses, each in units of its own noise and without its mean outside."""
+    inside, outside = [], []
+    for change in range(statistics.shape[1]):
+        values, there = statistics[:, change], present[:, change]
+        centre = float(values[~there].mean())
+        spread = math.sqrt((float(values[there].var()) + float(values[~there].var())) / 2.0)
+        inside.append((values[there] - centre) / spread)
+        outside.append((values[~there] - centre) / spread)
+    return np.concatenate(inside), np.concatenate(outside)

@@ -1,0 +1,37 @@
+"""What `airdp bench` measures, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from fl.bench.gnuradio_side import missing_gnuradio
+from fl.bench.local_round import local_round
+from fl.bench.measure import Measurement
+from fl.bench.modem import modem
+from fl.bench.paper_uplink import paper_uplink
+from fl.bench.radio_uplink import radio_uplink
+from fl.bench.virtual_radios import missing_libiio, virtual_radios
+from fl.bench.zeromq import zeromq
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """measure: with how many pairs. missing: what must be installed before, and how; None where it can run."""
+
+    measure: Callable[[int], Measurement]
+    missing: Callable[[], str | None] = _nothing
+
+
+BENCHMARKS = {
+    "local-round": Benchmark(local_round),
+    "local-round-proximal": Benchmark(partial(local_round, mu=0.1)),
+    "paper-uplink": Benchmark(paper_uplink),
+    "radio-uplink": Benchmark(radio_uplink),
+    "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
+    "modem": Benchmark(modem, missing_gnuradio),
+    "zeromq": Benchmark(zeromq, missing_gnuradio),
+}

@@ -1,0 +1,1 @@
+"""Commands about radios, and about what is installed for them."""

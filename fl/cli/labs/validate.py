@@ -1,0 +1,219 @@
+"""Attack a lab's privacy claim: neighbouring inputs many times over its radios, and how far apart they can be told.
+
+Exit code 3: the claim is refuted.
+"""
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fl.cli.output import PROGRESS, RESULTS, print_json
+from fl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fl.audit.trials import Attack, Trials
+    from fl.audit.verdict import Validation
+    from hardware.lab.model import Lab
+
+REFUTED = 3
+DEFAULT_TRIALS = 2000
+_DELTA = 1e-5
+_EXAMPLES = (0.5, 1.0, 1.5)
+"""mu for which epsilon against an observer is shown beside the claimed one."""
+_ROLES = ("dedicated", "rotating", "none")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options."""
+    parser.add_argument("lab", metavar="LAB", help="shipped name or lab file")
+    parser.add_argument(
+        "--trials",
+        type=int,
+        default=DEFAULT_TRIALS,
+        metavar="N",
+        help=f"of each hypothesis, of every client (default {DEFAULT_TRIALS})",
+    )
+    parser.add_argument("--client", metavar="NAME", help="attack this client only (default: each)")
+    parser.add_argument("--observer", metavar="NAME", help="what this radio of the lab receives, instead of the ps")
+    parser.add_argument("--jammer", choices=_ROLES, help="who jams (default: the lab's jammer where it has one)")
+    parser.add_argument(
+        "--jamming", type=float, default=1.2, metavar="R", help="jammer's noise over the receiver's (default 1.2)"
+    )
+    parser.add_argument("--payload-rms", type=float, default=0.2, metavar="A", help="power limit of clients")
+    parser.add_argument("--backend", metavar="NAME", help="reach the lab's radios through this backend")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of inputs and of a simulated air (default 1)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write index.html and pictures there")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def call(options: argparse.Namespace) -> int:
+    """Attack, judge, print."""
+    from fl.audit.verdict import judge
+    from hardware.lab.file import find_lab
+
+    lab = find_lab(options.lab, options.backend)
+    attacks = _attacks(lab, options)
+    with _progress() as said:
+        trials = [_made(lab, attack, said) for attack in attacks]
+    validation = judge(trials)
+    facts = _facts(lab, attacks[0], trials)
+    page = None if options.out is None else _write(options.out, validation, trials, facts)
+    if options.json:
+        print_json(
+            {
+                **validation.to_json(),
+                **facts,
+                **_against(validation, options.observer),
+                "page": None if page is None else str(page),
+            }
+        )
+    else:
+        _print(validation, facts, page)
+        _print_observer(_against(validation, options.observer))
+    return 0 if validation.holds else REFUTED
+
+
+def _attacks(lab: "Lab", options: argparse.Namespace) -> "list[Attack]":
+    from fl.audit.trials import CHANGES, Attack
+    from fl.uplink.jammer import JammerRole
+
+    if options.trials < 32:
+        raise ConfigError(f"--trials is {options.trials}: expected 32 or more")
+    if not (math.isfinite(options.jamming) and options.jamming > 0):
+        raise ConfigError(f"--jamming is {options.jamming}: expected a number above 0")
+    names = [radio.name for radio in lab.clients]
+    if options.client is not None and options.client not in names:
+        raise ConfigError(f"lab '{lab.name}' has no client '{options.client}': it has {', '.join(names)}")
+    observers = [radio.name for radio in lab.observers]
+    if options.observer is not None and options.observer not in observers:
+        listed = ", ".join(observers) or "none"
+        raise ConfigError(f"lab '{lab.name}' has no observer '{options.observer}': it has {listed}; see [[radio]] role")
+    role = options.jammer or ("none" if lab.jammer is None else "dedicated")
+    return [
+        Attack(
+            client=number,
+            uplinks=max(8, math.ceil(2 * options.trials / CHANGES)),
+            seed=options.seed,
+            jammer=JammerRole(role),
+            jamming=options.jamming,
+            payload_rms=options.payload_rms,
+            observer=options.observer,
+        )
+        for number, name in enumerate(names)
+        if options.client in (None, name)
+    ]
+
+
+def _made(lab: "Lab", attack: "Attack", said: Callable[[str, int, int], None]) -> "Trials":
+    from fl.audit.trials import make_trials
+    from hardware.lab.opened import open_lab
+
+    name = lab.clients[attack.client].name
+    with open_lab(lab, attack.seed) as opened:
+        return make_trials(opened, attack, lambda done: said(name, done, attack.uplinks))
+
+
+def _facts(lab: "Lab", attack: "Attack", trials: "list[Trials]") -> dict[str, Any]:
+    mechanism = trials[0].mechanism
+    jamming = mechanism.alpha_cj * mechanism.jammer_gain
+    return {
+        "lab": lab.name,
+        "backend": lab.backend.name,
+        "jammer": attack.jammer.value,
+        "jammer_over_receiver": jamming / mechanism.noise_std_real,
+        "uplinks": attack.uplinks,
+        "receiver": attack.observer or lab.ps.name,
+        "seed": attack.seed,
+        "neighbours": "zero-out",
+        "label": "client",
+    }
+
+
+def _against(validation: "Validation", observer: str | None) -> dict[str, Any]:
+    """What holds against an observer: mu by which every claimed one is to be multiplied, and epsilon of an uplink."""
+    if observer is None:
+        return {}
+    from fl.audit.bounds import epsilon_of_mu
+    from fl.audit.verdict import View
+
+    found = validation.worst(View.SAMPLES)
+    # The measured value may be below what algebra knows, by chance and by converters; the larger one holds.
+    factor = max(validation.predicted[found.client], found.estimate.interval()[1]) / found.claimed_mu
+    return {
+        "observer": {
+            "name": observer,
+            "factor": factor,
+            "epsilon": [
+                {
+                    "mu": claimed,
+                    "claimed": epsilon_of_mu(claimed, _DELTA),
+                    "holds": epsilon_of_mu(factor * claimed, _DELTA),
+                }
+                for claimed in _EXAMPLES
+            ],
+            "delta": _DELTA,
+        }
+    }
+
+
+def _print_observer(against: dict[str, Any]) -> None:
+    if not against:
+        return
+    observer = against["observer"]
+    RESULTS.print(
+        f"against '{observer['name']}' every mu counts {observer['factor']:.3g} times (worst client, upper bound): "
+        + "; ".join(f"epsilon {row['claimed']:.3g} becomes {row['holds']:.3g}" for row in observer["epsilon"])
+        + f", at delta {observer['delta']:g}",
+        soft_wrap=True,
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive, transient=True) as progress:
+        task = progress.add_task("opening the lab", total=None)
+        yield lambda name, done, total: progress.update(task, completed=done, total=total, description=name)
+
+
+def _write(out: Path, validation: "Validation", trials: "list[Trials]", facts: dict[str, Any]) -> Path:
+    from fl.audit.picture import histograms, save, write_page
+
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = []
+    for made in trials:
+        pictures.append(out / f"{made.client}.png")
+        save(histograms(made, made.client), pictures[-1])
+    return write_page(out, validation, facts, pictures)
+
+
+def _print(validation: "Validation", facts: dict[str, Any], page: Path | None) -> None:
+    from rich.table import Table
+
+    title = f"{facts['lab']}: mu that is claimed and measured, one client with nearly all of the weight"
+    table = Table("client", "view", "direction", title=title, title_justify="left")
+    for column in ("claimed", "measured", "95 % interval", "trials"):
+        table.add_column(column, justify="right")
+    for found in validation.findings:
+        low, high = found.estimate.interval()
+        table.add_row(
+            found.client,
+            found.view.value,
+            found.direction.value,
+            f"{found.claimed_mu:.2f}",
+            f"{found.estimate.mu:.2f}",
+            f"{low:.2f} to {high:.2f}",
+            str(found.estimate.trials),
+        )
+    RESULTS.print(table)
+    predicted = ", ".join(f"{name} {mu:.2f}" for name, mu in validation.predicted.items())
+    RESULTS.print(f"worst direction by linear algebra: {predicted}", soft_wrap=True)
+    by = ", ".join(f"{found.client} ({found.view.value}, {found.direction.value})" for found in validation.refuted_by)
+    RESULTS.print("the claim holds" if validation.holds else f"the claim is refuted: {by}", soft_wrap=True)
+    if page is not None:
+        RESULTS.print(f"page: {page}", soft_wrap=True, markup=False)

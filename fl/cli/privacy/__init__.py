@@ -1,0 +1,1 @@
+"""Commands about epsilon: before a run, and after it."""

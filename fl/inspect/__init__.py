@@ -1,0 +1,1 @@
+"""One radio uplink of a run, in numbers and pictures."""

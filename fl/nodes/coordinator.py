@@ -1,0 +1,318 @@
+"""SOUND to ACCOUNT in messages. The coordinator has no radio and no update: all that it holds is public."""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from fl.errors import PrivacyError
+from fl.nodes.air_format import AirFormat
+from fl.nodes.link import Link
+from fl.nodes.messages import (
+    Announcement,
+    Check,
+    CountOffset,
+    Decision,
+    DescribeCircuits,
+    JammingOrder,
+    Receive,
+    Received,
+    SoundedChannel,
+    Transmit,
+    Withdraw,
+)
+from fl.nodes.noise_sizing import NoiseSizing, weakest_gains
+from fl.nodes.sounding import NoiseCheck, Soundings, sound
+from fl.nodes.stage import Stage, block_number
+from fl.privacy.conditions import View
+from fl.privacy.mechanism import Bounds, RoundMechanism, SigmaOrigin
+from fl.uplink.contract import NotSentError, UnprotectedError, UplinkPlan
+from fl.uplink.jammer import JammerPlan, JammerRole
+from fl.uplink.modes import Backoff
+from fl.uplink.power_control import ClientPower
+from hardware.radio.errors import HardwareError
+
+FALTER_SYMBOLS = 4
+"""Payload symbols over which the noise in empty cells is averaged."""
+FALTER_LEVEL = 1e-6
+"""Probability with which an uplink whose jammer was there all the time is accounted for without it."""
+_LOG = logging.getLogger("airdp")
+VIEW = View.SAMPLES
+"""The adversary against whom an uplink over radios is accounted."""
+
+
+class CoherenceError(NotSentError):
+    """The predicted phase error is too large for the signals to add up; nothing was sent."""
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Names of the nodes. jammer: of a node that does nothing else, None where there is none."""
+
+    server: str
+    clients: tuple[str, ...]
+    jammer: str | None
+
+    @property
+    def transmitters(self) -> tuple[str, ...]:
+        """All who sound, in the order of their slots."""
+        return self.clients if self.jammer is None else (*self.clients, self.jammer)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A planned uplink. jammer: who jams in it, by name, None where nobody does."""
+
+    plan: UplinkPlan
+    soundings: Soundings
+    decisions: tuple[Decision, ...]
+    payload_start: int
+    jammer: str | None
+
+    @property
+    def mechanism(self) -> RoundMechanism:
+        """The worst case, to be authorised before it is carried."""
+        return self.plan.mechanism
+
+
+@dataclass
+class Coordinator:
+    """weights: p_i (K,). max_phase_error_rad: above it nothing is sent. check_noise: looks at every silence."""
+
+    link: Link
+    stage: Stage
+    cast: Cast
+    air: AirFormat
+    weights: NDArray[np.float64]
+    clip_norm: float
+    sizing: NoiseSizing
+    max_phase_error_rad: float
+    record_bounded: bool
+    check_noise: NoiseCheck = lambda noise: None
+    _offsets: dict[str, int] = field(default_factory=dict)
+
+    def plan(self, uplink: int, attempt: int) -> Round:
+        """SOUND and PLAN. `NotSentError` where that fails: it costs no privacy."""
+        try:
+            return self._plan(uplink, attempt)
+        except NotSentError:
+            raise
+        except (HardwareError, PrivacyError) as error:
+            raise NotSentError(str(error)) from error
+
+    def _plan(self, uplink: int, attempt: int) -> Round:
+        soundings = self._sound(uplink, attempt)
+        payload_start = self.stage.not_before(soundings.end_sample + self.air.turnaround_samples)
+        turn = (uplink - 1) % len(self.weights) if self.sizing.jammer.role is JammerRole.ROTATING else None
+        place = self._jamming_place(turn)
+        state = None if place is None else soundings.states[place]
+        soundings = replace(soundings, states=_comparable(soundings.states, state))
+        clients = soundings.states[: len(self.weights)]
+        circuits = tuple(self.link.ask(name, DescribeCircuits()) for name in self.cast.clients)
+        alpha_u, jamming = self.sizing.choose(uplink, clients, soundings.sigma.noise_std_real, state, circuits)
+        silent = turn if jamming.needed else None
+        block = block_number(uplink, attempt)
+        decisions = self._announce(alpha_u, clients, payload_start, soundings.sigma.noise_std_real, block)
+        self._gate(decisions, silent)
+        jammer = None
+        if state is not None and place is not None and jamming.needed:
+            jammer = self.cast.transmitters[place]
+            jamming = self._order(jammer, jamming, state, block)
+        plan = self._public_plan(uplink, attempt, alpha_u, jamming, silent, soundings, decisions)
+        return Round(plan, soundings, decisions, payload_start, jammer)
+
+    def _sound(self, uplink: int, attempt: int) -> Soundings:
+        beginning = self.stage.begin(uplink, attempt)
+        for name, offset in beginning.offsets.items():
+            self._set_offset(name, offset)
+        transmitters = self.cast.transmitters
+        soundings = sound(
+            self.link,
+            self.cast.server,
+            transmitters,
+            self.air,
+            beginning.start_sample,
+            not_before=self.stage.not_before,
+            check_noise=self.check_noise,
+        )
+        for name, state in zip(transmitters, soundings.states, strict=True):
+            if state.offset_samples:
+                self._set_offset(name, self._offsets.get(name, 0) - state.offset_samples)
+        return soundings
+
+    def _set_offset(self, name: str, offset_samples: int) -> None:
+        self._offsets[name] = offset_samples
+        self.link.ask(name, CountOffset(offset_samples))
+
+    def _jamming_place(self, turn: int | None) -> int | None:
+        """Who jams where that is needed, by the place among all transmitters; None where nobody is to."""
+        if self.sizing.jammer.role is JammerRole.NONE:
+            return None
+        if turn is not None:
+            return turn
+        if self.cast.jammer is None:
+            raise PrivacyError("a jammer is needed and the lab has none: no client may send")
+        return len(self.cast.clients)
+
+    def _announce(
+        self, alpha_u: float, states: Sequence[SoundedChannel], payload_start: int, noise_std_real: float, block: int
+    ) -> tuple[Decision, ...]:
+        payload = self.air.payload.payload_slice
+        start, count = payload_start + payload.start, payload.stop - payload.start
+        return tuple(
+            self.link.ask(name, Announcement(alpha_u, state, start, count, noise_std_real, block))
+            for name, state in zip(self.cast.clients, states, strict=True)
+        )
+
+    def _gate(self, decisions: tuple[Decision, ...], silent: int | None) -> None:
+        senders = [client for client in range(len(decisions)) if client != silent]
+        worst = max(senders, key=lambda client: decisions[client].phase_error_rad)
+        error = decisions[worst].phase_error_rad
+        if not error <= self.max_phase_error_rad:
+            raise CoherenceError(
+                f"'{self.cast.clients[worst]}' would be off by {error:.3g} rad rms at the payload's end, "
+                f"more than radio.max_phase_error_rad = {self.max_phase_error_rad:g}: share a reference clock, "
+                "send fewer coordinates, sound with more symbols, or raise its power"
+            )
+
+    def _order(self, jammer: str, wanted: JammerPlan, state: SoundedChannel, block: int) -> JammerPlan:
+        """The plan as the jammer itself decided it: what is charged is its own answer."""
+        decision = self.link.ask(jammer, JammingOrder(wanted.alpha * wanted.gain, state, block))
+        return replace(wanted, alpha=decision.alpha, gain=decision.gain_lower)
+
+    def _public_plan(
+        self,
+        uplink: int,
+        attempt: int,
+        alpha_u: float,
+        jamming: JammerPlan,
+        silent: int | None,
+        soundings: Soundings,
+        decisions: tuple[Decision, ...],
+    ) -> UplinkPlan:
+        noise_std = soundings.sigma.noise_std_real
+        actual = self.sizing.power.backoff is Backoff.ACTUAL
+        gains = (d.gain_upper * (d.backoff if actual else 1.0) for d in decisions)
+        mechanism = RoundMechanism(
+            uplink=uplink,
+            received_gains=tuple(0.0 if client == silent else gain for client, gain in enumerate(gains)),
+            sigma=math.hypot(jamming.gain * jamming.alpha, noise_std) / alpha_u,
+            sigma_origin=SigmaOrigin.MEASURED,
+            record_bounded=self.record_bounded,
+            clip_norm=self.clip_norm,
+            alpha_u=alpha_u,
+            alpha_cj=jamming.alpha,
+            jammer_gain=jamming.gain,
+            noise_std_real=noise_std,
+            view=VIEW,
+            bounds=self._bounds(len(decisions) - (silent is not None), jamming),
+        )
+        weakest = weakest_gains(soundings.states[: len(self.weights)])
+        powers = tuple(
+            ClientPower(complex(alpha_u * weight / (gain * self.clip_norm * decision.backoff)), decision.backoff)
+            for weight, gain, decision in zip(self.weights, weakest, decisions, strict=True)
+        )
+        return UplinkPlan(uplink, alpha_u, weakest, self.weights, powers, jamming, silent, attempt, mechanism)
+
+    def _bounds(self, senders: int, jamming: JammerPlan) -> Bounds:
+        """What gains and sigma rest on, and how likely each may fail at the agreed confidence."""
+        failure = 1.0 - self.air.confidence
+        jammers = int(jamming.needed)
+        bounds = {"noise": 1, "client gains": senders, "jammer gain": jammers}
+        if self.air.gain_margin > 1.0:
+            bounds["linearity"] = senders + jammers
+        return tuple((name, count * failure) for name, count in bounds.items() if count)
+
+    def carry(self, current: Round) -> Received:
+        """TRANSMIT and RECEIVE; the caller has authorised the plan. Cells are divided by alpha_u."""
+        order = Transmit(current.payload_start + self.air.payload.payload_slice.start)
+        if current.jammer is not None:
+            # The jammer first: if it cannot send, nobody has.
+            self.link.ask(current.jammer, order)
+        try:
+            for client in current.plan.senders:
+                self.link.ask(self.cast.clients[client], order)
+            received = self.link.ask(self.cast.server, Receive(current.payload_start))
+        except BaseException as error:
+            self._withdraw(current)
+            # Whoever wants the program to end is not kept by a radio: without an account the jammer does not count.
+            if isinstance(error, HardwareError):
+                self._require_jammed(current)
+            raise
+        self._require_jammed(current)
+        for name in self.cast.clients:
+            self.link.ask(name, Check())
+        np.multiply(received.cells, np.float32(1.0 / current.plan.alpha_u), out=received.cells)
+        return received
+
+    def _withdraw(self, current: Round) -> None:
+        """Clients that have not begun shall not, and say so; the jammer goes on to its end, over those that have."""
+        for name in self.cast.clients:
+            if name == current.jammer:
+                continue
+            try:
+                self.link.ask(name, Withdraw())
+            except HardwareError as error:
+                _LOG.error("'%s' has not confirmed that it sends nothing more: %s", name, error)
+
+    def _require_jammed(self, current: Round) -> None:
+        """Without proof that the jammer's noise went out whole, none of it counts."""
+        if current.jammer is None:
+            return
+        try:
+            self.link.ask(current.jammer, Check())
+        except HardwareError as error:
+            raise UnprotectedError(
+                f"uplink {current.plan.uplink} was sent, and the noise of '{current.jammer}' with it is not certain: "
+                f"{error}",
+                current.mechanism.without_jammer(),
+            ) from error
+
+    def account(self, current: Round, received: Received) -> RoundMechanism:
+        """ACCOUNT: the worst case, lowered where less noise was heard than it counts on; never raised.
+
+        Three things are looked at. The guards, before and after everybody sent: has the receiver's noise fallen since
+        the silence? The margins, where the jammer is alone: is the sum of both what it should be? And the empty cells
+        of every symbol: was the jammer there all the time? Where it was not, none of its noise counts.
+        """
+        mechanism, before, guards = current.mechanism, current.soundings.noise, received.guards
+        if guards.ci[1] < before.ci[0]:
+            noise_std = mechanism.noise_std_real * math.sqrt(guards.pooled_lower / before.noise_var_real)
+            mechanism = _with_noise(mechanism, noise_std)
+        if current.jammer is None:
+            return mechanism
+        planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
+        if self._faltered(received, planned_var):
+            return mechanism.without_jammer()
+        if received.margins.ci[1] < planned_var:
+            share = math.sqrt(received.margins.pooled_lower / planned_var)
+            return replace(mechanism, sigma=mechanism.sigma * share)
+        return mechanism
+
+    def _faltered(self, received: Received, planned_var: float) -> bool:
+        """Whether the empty cells of any few symbols have less noise than chance leaves to the planned one."""
+        every = received.empty_var_real
+        together = min(FALTER_SYMBOLS, every.size)
+        means = np.convolve(every, np.full(together, 1.0 / together), mode="valid")
+        count = 2 * received.empty_cells * together
+        lowest = float(stats.chi2.ppf(FALTER_LEVEL / means.size, count)) / count
+        return bool(np.any(means < lowest * planned_var))
+
+
+def _comparable(states: tuple[SoundedChannel, ...], jammer: SoundedChannel | None) -> tuple[SoundedChannel, ...]:
+    """Channels with the treatment that suits all: without filters only where noise is white beyond the band too.
+
+    A payload that is not filtered has sidelobes there, and a jammer's noise that is filtered is not known there.
+    """
+    if jammer is None or jammer.flat is not None:
+        return states
+    return tuple(replace(state, flat=None) for state in states)
+
+
+def _with_noise(mechanism: RoundMechanism, noise_std_real: float) -> RoundMechanism:
+    sigma = math.hypot(mechanism.jammer_gain * mechanism.alpha_cj, noise_std_real) / mechanism.alpha_u
+    return replace(mechanism, sigma=sigma, noise_std_real=noise_std_real)
