@@ -17,7 +17,7 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-START = "import sys; from fl.experiment.cli import main; sys.exit(main(sys.argv[1:]))"
+START = "import sys; from fl.cli.main import main; sys.exit(main(sys.argv[1:]))"
 TINY: dict[str, Any] = {
     "name": "tiny",
     "data": {"train_samples": 300},
@@ -63,18 +63,18 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs without their pictures, which take longer than all else in a small run."""
-    import fl.experiment.figures
+    import fl.run.figures
 
-    monkeypatch.setattr(fl.experiment.figures, "draw_run", lambda folder: None)
+    monkeypatch.setattr(fl.run.figures, "draw_run", lambda folder: None)
 
 
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting for the disk, for tests of which no crash takes more than the process; and no look at versions."""
-    import fl.experiment.runner
+    import fl.run.runner
 
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(fl.experiment.runner, "versions", lambda: {"python": "x", "packages": {}})
+    monkeypatch.setattr(fl.run.runner, "versions", lambda: {"python": "x", "packages": {}})
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def airdp(tmp_path: Path) -> Callable[..., Outcome]:
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """The command in this process: fast, for what does not depend on start-up."""
-    from fl.experiment.cli import main
+    from fl.cli.main import main
 
     def call(*arguments: object) -> Outcome:
         capsys.readouterr()

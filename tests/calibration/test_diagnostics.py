@@ -8,7 +8,8 @@ from scipy import signal, stats
 
 from calibration.diagnostics import NoiseDiagnostics, diagnose, holm
 from calibration.errors import MeasurementError
-from hardware.errors import CaptureError
+from calibration.schema import to_json
+from hardware.radio.errors import CaptureError
 from phy.impairments import quantise
 from tests.calibration.silences import DEFAULT, tone, white
 
@@ -148,6 +149,6 @@ def test_bad_captures_and_levels_are_refused() -> None:
 
 
 def test_json_has_every_test() -> None:
-    value = json.loads(json.dumps(diagnose(white(16, np.random.default_rng(48)), DEFAULT).to_json(), allow_nan=False))
+    value = json.loads(json.dumps(to_json(diagnose(white(16, np.random.default_rng(48)), DEFAULT)), allow_nan=False))
     assert {test["name"] for test in value["tests"]} == set(NAMES)
     assert set(value) == {"level", "tests", "passed", "verdict"}

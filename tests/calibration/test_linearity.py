@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from calibration.errors import MeasurementError
-from calibration.linearity import Verdict, measure_attenuator, measure_linearity
+from calibration.linearity import Verdict, gain_change_bound, measure_attenuator, measure_linearity
+from calibration.schema import to_json
 
 STEPS_DB = np.arange(0.0, 10.25, 0.25)
 
@@ -105,5 +106,53 @@ def test_bad_settings_and_gains_are_refused() -> None:
 
 def test_json_names_the_verdict() -> None:
     amplitudes = np.linspace(0.1, 1.0, 5)
-    value = measure_linearity(amplitudes, received(amplitudes, 1e-5, np.random.default_rng(77)), 1e-5).to_json()
-    assert json.loads(json.dumps(value, allow_nan=False))["verdict"] == "within tolerance"
+    result = measure_linearity(amplitudes, received(amplitudes, 1e-5, np.random.default_rng(77)), 1e-5)
+    assert json.loads(json.dumps(to_json(result), allow_nan=False))["verdict"] == "within tolerance"
+
+
+def compressed(amplitudes: np.ndarray, at_full_scale: float) -> np.ndarray:
+    """A saturation whose gain is `at_full_scale` of the small-signal gain at amplitude 1."""
+    return amplitudes / (1.0 + (at_full_scale**-4 - 1.0) * amplitudes**4) ** 0.25
+
+
+def test_the_change_of_gain_below_full_scale_is_bounded_as_often_as_stated() -> None:
+    """Truth: 0.99 at full scale against the least level, where 1e-6 of the compression is left."""
+    rng = np.random.default_rng(78)
+    amplitudes = 10 ** (-np.arange(0.0, 25.0, 3.0) / 20)
+    std = 5e-4 * amplitudes.min()
+    truth = float(np.max(compressed(amplitudes, 0.99) / amplitudes) / 0.99)
+    bounds = []
+    for _ in range(200):
+        gains = received(compressed(amplitudes, 0.99), std * np.sqrt(2), rng, repeats=2)
+        bounds.append(gain_change_bound(measure_linearity(amplitudes, gains, std * np.sqrt(2)), -12.0, 0.9))
+    missed = np.mean(np.array(bounds) < truth)
+    assert missed < 0.1 + 5 * np.sqrt(0.09 / 200)
+    assert np.median(bounds) < truth + 0.003
+
+
+def test_expansion_counts_as_compression_does() -> None:
+    amplitudes = np.array([1.0, 0.5, 0.25])
+    for gains in (np.array([1.03, 0.5, 0.25]), np.array([1.0, 0.515, 0.2575])):
+        result = measure_linearity(amplitudes, gains + 0j, 1e-6)
+        assert gain_change_bound(result, -12.0, 0.999) == pytest.approx(1.03, abs=1e-3)
+
+
+def test_uncertainties_of_levels_come_back_from_those_of_deviations() -> None:
+    """Oracle: far below the noise of the last level all others are exact, so its own uncertainty decides."""
+    amplitudes = np.array([1.0, 0.5, 0.25, 0.125])
+    stds = np.array([1e-9, 1e-9, 1e-9, 1e-3])
+    bound = gain_change_bound(measure_linearity(amplitudes, amplitudes + 0j, stds), -18.0, 0.999)
+    assert bound == pytest.approx(1 + 8e-3 * 3.587, rel=1e-3)  # the normal quantile of 1e-3 / 6
+
+
+def test_levels_that_were_not_measured_bound_nothing() -> None:
+    amplitudes = 10 ** (-np.array([0.0, 3.0, 6.0]) / 20)
+    result = measure_linearity(amplitudes, amplitudes + 0j, 1e-5)
+    assert gain_change_bound(result, -6.0, 0.99) >= 1.0
+    with pytest.raises(MeasurementError, match=r"from 0\.0 to -6\.0 dB: expected 0 to -11\.4 dB"):
+        gain_change_bound(result, -11.4, 0.99)
+    weaker = measure_linearity(0.5 * amplitudes, amplitudes + 0j, 1e-5)
+    with pytest.raises(MeasurementError, match=r"from -6\.0 to -12\.0 dB"):
+        gain_change_bound(weaker, -9.0, 0.99)
+    with pytest.raises(MeasurementError, match="confidence"):
+        gain_change_bound(result, -6.0, 1.0)

@@ -6,6 +6,7 @@ import pytest
 
 from calibration.errors import MeasurementError
 from calibration.links import LinkMeasurement, gain_upper_bound, measure_link, measure_sounding, residual_phase
+from calibration.schema import to_json
 from phy.fading import circular_noise
 from phy.frame import SoundingFrame, sounding_cells, sounding_samples
 from phy.impairments import fractional_delay, rotate
@@ -140,7 +141,7 @@ def test_impossible_links_cannot_exist_and_json_holds_complex_numbers() -> None:
         dataclasses.replace(link, cfo_hz_std=float("inf"))
     with pytest.raises(MeasurementError, match="no gains"):
         dataclasses.replace(link, gain_per_subcarrier=())
-    value = json.loads(json.dumps(link.to_json(), allow_nan=False))
+    value = json.loads(json.dumps(to_json(link), allow_nan=False))
     assert complex(*value["gain"]) == link.gain
     assert len(value["gain_per_subcarrier"]) == 192
     assert set(value) == {field.name for field in dataclasses.fields(LinkMeasurement)}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from calibration.errors import MeasurementError
+from calibration.schema import to_json
 from calibration.timing import measure_timing
 
 
@@ -61,4 +62,4 @@ def test_bad_soundings_are_refused() -> None:
     timing = measure_timing(commanded, commanded + np.array([0.0, 0.1, 0.0, 0.1, 0.0]))
     with pytest.raises(MeasurementError, match="outside its interval"):
         dataclasses.replace(timing, jitter_samples=100.0)
-    assert json.loads(json.dumps(timing.to_json(), allow_nan=False))["soundings"] == 5
+    assert json.loads(json.dumps(to_json(timing), allow_nan=False))["soundings"] == 5

@@ -9,7 +9,7 @@ import pytest
 import zmq
 from numpy.typing import NDArray
 
-from hardware.pluto_context import PlutoContext
+from hardware.pluto.context import PlutoContext
 from tests.flowgraphs.streams import Feed, Running, Streams
 from tests.gnuradio_needed import needs_gnuradio
 from tests.hardware.plutos import Bench

@@ -267,7 +267,7 @@ def test_a_value_comes_in_the_type_of_its_parameter(graph: str, parameter: str, 
 def test_nothing_here_imports_gnu_radio() -> None:
     check = (
         "import sys; sys.modules.update(gnuradio=None, pmt=None); "
-        "import flowgraphs.build, flowgraphs.runtime, flowgraphs.source, fl.experiment.commands.flowgraph"
+        "import flowgraphs.build, flowgraphs.runtime, flowgraphs.source, fl.cli.labs.flowgraph"
     )
     subprocess.run([sys.executable, "-c", check], check=True, cwd=REPOSITORY)
 

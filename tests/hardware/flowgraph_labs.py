@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from hardware.gnuradio import BACKEND, GnuRadioRadio
-from hardware.gnuradio_bench import FlowgraphBench
-from hardware.lab import Lab, OpenLab
+from hardware.gnuradio.backend import BACKEND
+from hardware.gnuradio.processes import FlowgraphProcesses
+from hardware.gnuradio.radio import GnuRadioRadio
+from hardware.lab.model import Lab
+from hardware.lab.opened import OpenLab
 from tests.hardware.pair_lab import pair_lab
 
 TIMEOUT_S = 3.0
@@ -25,8 +27,8 @@ def lab_of(lab: dict[str, Any] | None = None, gnuradio: dict[str, Any] | None = 
 def flowgraph_lab(lab: Lab, seed: int = 1) -> Iterator[OpenLab]:
     """The radios of a lab, not configured."""
     with ExitStack() as stack:
-        radios, air = BACKEND.connect(lab, seed, stack)
-        yield OpenLab(lab, radios, None, air)
+        connection = BACKEND.connect(lab, seed, stack)
+        yield OpenLab(lab, connection.radios, connection.air, connection.time)
 
 
 def radio_of(lab: OpenLab, name: str) -> GnuRadioRadio:
@@ -43,7 +45,7 @@ def configured(lab: OpenLab) -> OpenLab:
 
 def process_of(lab: OpenLab, name: str) -> "subprocess.Popen[bytes]":
     """Of a radio's flowgraph, or of "air"."""
-    assert isinstance(lab.air, FlowgraphBench)
+    assert isinstance(lab.air, FlowgraphProcesses)
     process = lab.air._processes[name]._process
     assert process is not None
     return process

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from hardware.lab import Lab, parse_lab
+from hardware.lab.file import parse_lab
+from hardware.lab.model import Lab
 
 
 def pair_lab(lab: dict[str, Any], medium: dict[str, Any], **sections: dict[str, Any]) -> Lab:

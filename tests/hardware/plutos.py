@@ -13,10 +13,13 @@ from typing import Any
 
 import tomli_w
 
-from hardware.lab import Lab, OpenLab, find_lab
-from hardware.pluto import CAPABILITIES, PlutoRadio
-from hardware.pluto_context import PlutoContext
-from hardware.virtual_pluto import Emulator
+from hardware.lab.file import find_lab
+from hardware.lab.model import Lab
+from hardware.lab.opened import OpenLab
+from hardware.pluto.context import PlutoContext
+from hardware.pluto.radio import PlutoRadio
+from hardware.pluto.settings import CAPABILITIES, pluto_of
+from hardware.virtual.iiod.emulator import Emulator
 from tests.conftest import REPOSITORY
 from tests.hardware.pair_lab import pair_lab
 
@@ -34,7 +37,7 @@ def lab_of(lab: dict[str, Any] | None = None, pluto: dict[str, Any] | None = Non
 
 def radio_at(lab: Lab, name: str, uri: str) -> PlutoRadio:
     receives = next(radio.receives for radio in lab.radios if radio.name == name)
-    return PlutoRadio(name, uri, lab.limits, lab.timeout_s, receives=receives, settings=lab.pluto)
+    return PlutoRadio(name, uri, lab.limits, lab.timeout_s, receives=receives, settings=pluto_of(lab))
 
 
 @contextmanager
@@ -110,7 +113,7 @@ class Bench:
         served = self.folder / "served.toml"
         served.write_text(tomli_w.dumps(tables))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hardware.virtual_pluto", str(served), "--exit-with-stdin"],
+            [sys.executable, "-m", "hardware.virtual", "pluto-virtual", str(served), "--exit-with-stdin"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hardware.errors import (
+from hardware.radio.contract import Radio, RadioSettings
+from hardware.radio.errors import (
     CapabilityError,
     HardwareError,
     LateError,
@@ -18,7 +19,6 @@ from hardware.errors import (
     TxSamplesError,
     TxUnderflowError,
 )
-from hardware.radio import Radio, RadioSettings
 
 LEAD_SAMPLES = 4000
 

@@ -6,9 +6,10 @@ import pytest
 
 from calibration.procedure import Plan, calibrate
 from calibration.record import CalibrationRecord
-from hardware.alignment import ARRIVAL_SAMPLES
-from hardware.lab import Lab, open_lab
-from hardware.loopback import build_medium
+from hardware.air.build import build_medium
+from hardware.counted.arrival import ARRIVAL_SAMPLES
+from hardware.lab.model import Lab
+from hardware.lab.opened import open_lab
 
 PLAN = Plan(silence_samples=1024 * 256, soundings=4, repeats=1, scales_db=(0.0, -3.0, -6.0), gain_steps=2)
 

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
-from hardware.lab import find_lab
-from tests.calibration.link_checks import checked_calibration
+from hardware.air.settings import medium_of
+from hardware.gnuradio.settings import gnuradio_of
+from hardware.lab.file import find_lab
+from tests.calibration.backends.link_checks import checked_calibration
 from tests.gnuradio_needed import needs_gnuradio
 
 
@@ -11,5 +13,6 @@ from tests.gnuradio_needed import needs_gnuradio
 def test_calibration_over_flowgraphs() -> None:
     shipped = find_lab("gnuradio")
     # Without an address that another lab may have at the same time.
-    lab = replace(shipped, gnuradio=shipped.gnuradio.model_copy(update={"monitor": ""}))
-    checked_calibration(lab, lab.medium.noise_var_complex / 2)
+    unmonitored = gnuradio_of(shipped).model_copy(update={"monitor": ""})
+    lab = replace(shipped, sections={**shipped.sections, "gnuradio": unmonitored})
+    checked_calibration(lab, medium_of(lab).noise_var_complex / 2)

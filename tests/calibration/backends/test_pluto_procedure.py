@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from hardware.alignment import ARRIVAL_SAMPLES
-from hardware.lab import find_lab
-from hardware.loopback import build_medium
-from tests.calibration.link_checks import checked_calibration
+from hardware.air.build import build_medium
+from hardware.air.settings import medium_of
+from hardware.counted.arrival import ARRIVAL_SAMPLES
+from hardware.lab.file import find_lab
+from tests.calibration.backends.link_checks import checked_calibration
 
 
 def test_calibration_over_plutos() -> None:
     lab = find_lab("pluto-virtual")
     # Half of E|z|^2, and the converter's steps of 1/2047.
-    record = checked_calibration(lab, lab.medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12)
+    record = checked_calibration(lab, medium_of(lab).noise_var_complex / 2 + (1 / 2047) ** 2 / 12)
     medium = build_medium(lab, 1)
     for name, link in record.links.items():
         # Alignment takes the whole samples of a delay away, and leaves the rest.

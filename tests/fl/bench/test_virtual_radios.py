@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from hardware.virtual_pluto.throughput import measure_throughput
+from fl.bench.virtual_radios import measure_throughput
 
 pytestmark = pytest.mark.skipif(
     shutil.which("iio_info") is None,

@@ -408,7 +408,7 @@ def test_a_refusal_of_the_real_process(airdp: Command, tiny_file: Path, tmp_path
 def test_a_full_disk(command: Command, tiny_file: Path, tmp_path: Path) -> None:
     """No file may grow beyond 4 kB: the first checkpoint does not fit. With space again, the run goes on."""
     limited = (
-        "import resource, sys; from fl.experiment.cli import main; "
+        "import resource, sys; from fl.cli.main import main; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY)); sys.exit(main(sys.argv[1:]))"
     )
     options = ["run", str(tiny_file), "--out", str(tmp_path / "run")]

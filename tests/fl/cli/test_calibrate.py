@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import calibration.procedure
 from calibration.links import measure_sounding
 from calibration.record import load_record
-from hardware.loopback import LoopbackRadio
+from hardware.loopback.radio import LoopbackRadio
 from tests.conftest import Outcome
 
 Command = Callable[..., Outcome]
@@ -70,9 +70,9 @@ def refused(outcome: Outcome, *parts: str) -> None:
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fl.experiment.commands.calibrate
+    import fl.cli.labs.calibrate
 
-    monkeypatch.setattr(fl.experiment.commands.calibrate, "_draw", lambda calibration, folder: [])
+    monkeypatch.setattr(fl.cli.labs.calibrate, "_draw", lambda calibration, folder: [])
 
 
 def test_json_record_and_pictures(command: Command, tmp_path: Path) -> None:
@@ -372,13 +372,13 @@ def test_interrupted_half_way_it_parks_and_leaves_nothing(
 def test_what_appears_meanwhile_is_not_overwritten(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import fl.experiment.commands.calibrate
+    import fl.cli.labs.calibrate
 
     def draw(made: object, folder: Path) -> list[str]:
         (tmp_path / "x.json").write_text("precious")
         return []
 
-    monkeypatch.setattr(fl.experiment.commands.calibrate, "_draw", draw)
+    monkeypatch.setattr(fl.cli.labs.calibrate, "_draw", draw)
     refused(command("calibrate", lab_file(tmp_path), "--out", tmp_path / "x.json"), "exists already")
     assert (tmp_path / "x.json").read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.toml", "x.json"]

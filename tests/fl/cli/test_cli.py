@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-import fl.experiment.commands.configs
-import fl.experiment.commands.doctor
-from fl.experiment.cli import COMMANDS
-from fl.experiment.config import RunConfig, parse_config, shipped_configs
-from fl.experiment.sweep_plan import shipped_sweeps
+import fl.cli.experiments.configs
+import fl.cli.labs.doctor
+from fl.cli.main import COMMANDS
+from fl.run.config import RunConfig, parse_config, shipped_configs
+from fl.sweep.plan import shipped_sweeps
 from tests.conftest import REPOSITORY, START, Outcome
 
 Command = Callable[..., Outcome]
@@ -197,7 +197,7 @@ def test_run_as_a_process_prints_one_object_and_nothing_else(airdp: Command, tin
 
 def test_accounting_does_not_wait_for_pytorch() -> None:
     check = (
-        "import sys; from fl.experiment.cli import main; "
+        "import sys; from fl.cli.main import main; "
         f"assert main({list(map(str, ('account', *PAPER, '--json')))}) == 0; assert main(['configs', '--json']) == 0; "
         "sys.exit(any(name in sys.modules for name in ('torch', 'matplotlib', 'sklearn', 'dask')))"
     )
@@ -212,7 +212,7 @@ def test_accounting_does_not_wait_for_pytorch() -> None:
 
 
 def test_doctor(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(fl.experiment.commands.doctor, "package_version", lambda name: "1.0")
+    monkeypatch.setattr(fl.cli.labs.doctor, "package_version", lambda name: "1.0")
     monkeypatch.setenv("AIRDP_DATA", str(tmp_path))
     said = good(command("doctor", "--json"))
     assert said["complete"] is True
@@ -230,9 +230,7 @@ def test_doctor(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_doctor_of_an_incomplete_installation(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        fl.experiment.commands.doctor, "package_version", lambda name: None if name == "torch" else "1.0"
-    )
+    monkeypatch.setattr(fl.cli.labs.doctor, "package_version", lambda name: None if name == "torch" else "1.0")
     outcome = command("doctor", "--json")
     assert (outcome.code, outcome.json["complete"]) == (2, False)
     text = command("doctor")
@@ -267,7 +265,7 @@ def test_interruptions_and_full_disks_are_one_line(
     def fail(options: object) -> int:
         raise error
 
-    monkeypatch.setattr(fl.experiment.commands.configs, "call", fail)
+    monkeypatch.setattr(fl.cli.experiments.configs, "call", fail)
     outcome = command("configs")
     assert (outcome.code, outcome.out, outcome.err) == (code, "", told)
 
@@ -276,7 +274,7 @@ def test_a_defect_is_not_hidden(command: Command, monkeypatch: pytest.MonkeyPatc
     def fail(options: object) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(fl.experiment.commands.configs, "call", fail)
+    monkeypatch.setattr(fl.cli.experiments.configs, "call", fail)
     with pytest.raises(ZeroDivisionError):
         command("configs")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fl.experiment import startup
-from fl.experiment.startup import PACKAGES, ShadowedPackageError, check_one_place
+from fl import startup
+from fl.startup import PACKAGES, ShadowedPackageError, check_one_place
 from tests.conftest import REPOSITORY, START, Outcome
 
 

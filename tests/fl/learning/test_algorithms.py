@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl.errors import ConfigError
-from fl.experiment.assemble import make_algorithm
-from fl.experiment.config import RunConfig, parse_config
 from fl.learning.algorithms import FedAvg, FedProx, UpcycledFL
+from fl.run.assemble import make_algorithm
+from fl.run.config import RunConfig, parse_config
 
 PAPERS_SCHEDULE = ((25, 0.15), (50, 0.4), (75, 0.9), (80, 1.9))
 

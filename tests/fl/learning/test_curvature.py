@@ -14,8 +14,8 @@ from torch.func import functional_call
 
 from fl.errors import ModelError
 from fl.learning.curvature import hessian_extremes, lanczos_extremes, loss_and_gradient
-from fl.learning.local import ClientData
 from fl.learning.model import MLP, build_mlp, flatten, unflatten_into
+from fl.learning.trainer import ClientData
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 Vector = NDArray[np.float64]

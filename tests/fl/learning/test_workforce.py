@@ -3,16 +3,19 @@
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
-from fl.learning import autograd, mlp
+from fl.learning.autograd import AutogradTrainer
 from fl.learning.batches import epoch_orders
-from fl.learning.model import build_mlp, flatten
+from fl.learning.mlp import MLPTrainer
+from fl.learning.model import MLP, build_mlp, flatten
+from fl.learning.settings import LocalSettings
+from fl.learning.trainer import ClientData, Trainer
 from fl.learning.workforce import Workforce, cores, in_order, single_threaded_torch
 
 
@@ -140,21 +143,22 @@ def test_cores_is_at_least_one() -> None:
     assert cores() >= 1
 
 
-@pytest.mark.parametrize("trainer", [mlp.sgd_update, autograd.sgd_update], ids=["hand-written", "autograd"])
-def test_updates_do_not_depend_on_the_number_of_workers_bit_for_bit(trainer) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("kind", [MLPTrainer, AutogradTrainer])
+def test_updates_do_not_depend_on_the_number_of_workers_bit_for_bit(kind: Callable[[MLP], Trainer]) -> None:
     model = build_mlp(64, 32, 10, seed=1)
-    start = flatten(model)
+    start, trainer = flatten(model), kind(model)
     rng = np.random.default_rng(1)
     clients = [
-        (torch.from_numpy(rng.random((size, 64), dtype=np.float32)), torch.from_numpy(rng.integers(10, size=size)))
+        ClientData(
+            torch.from_numpy(rng.random((size, 64), dtype=np.float32)), torch.from_numpy(rng.integers(10, size=size))
+        )
         for size in rng.integers(1, 200, size=12)
     ]
 
     def work(client: int) -> bytes:
-        x, y = clients[client]
-        orders = epoch_orders(len(y), 2, np.random.default_rng(client))
-        update = trainer(model, start, x, y, orders, batch_size=16, lr=0.05, momentum=0.5, mu=0.1)
-        return bytes(update.tobytes())
+        data = clients[client]
+        orders = epoch_orders(len(data.y), 2, np.random.default_rng(client))
+        return trainer.sgd_update(start, data, orders, LocalSettings(batch_size=16), 0.1).tobytes()
 
     one = list(in_order(work, range(12), 1))
     assert list(in_order(work, range(12), 2)) == one

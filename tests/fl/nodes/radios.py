@@ -11,21 +11,28 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fl.nodes.air import AirFormat
+from fl.nodes.air_format import PAYLOAD_SYMBOL, AirFormat
 from fl.nodes.messages import SoundedChannel
-from fl.nodes.radio_uplink import RadioPower, RadioUplink
+from fl.nodes.radio_uplink import RadioRules, RadioUplink
 from fl.nodes.transmitter import Transmitter, Workspace
 from fl.privacy.clipping import BoundedUpdate, clip_update
-from fl.streams import generator
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan
-from fl.uplink.jammer import FactorOn, JammerRole
+from fl.random_streams import generator
+from fl.uplink.alpha_u import AlphaU, Fixed, PowerSettings
+from fl.uplink.attempts import attempt_uplink
+from fl.uplink.contract import Aggregate, Contributions, UplinkPlan
+from fl.uplink.jammer import JammerRole, JammerSettings
 from fl.uplink.modes import Backoff, Rescale
-from hardware.errors import HardwareError
-from hardware.lab import Lab, OpenLab, open_lab, parse_lab
-from hardware.medium import Medium
-from hardware.samples import TransmitReport, sendable
-from hardware.settings import RadioSettings
+from hardware.air.medium import Medium
+from hardware.lab.file import parse_lab
+from hardware.lab.model import Lab
+from hardware.lab.opened import OpenLab, open_lab
+from hardware.radio.errors import HardwareError
+from hardware.radio.samples import TransmitReport, sendable
+from hardware.radio.settings import RadioSettings
+from phy.inversion import band_numerology
+from phy.modem import demodulate
 from phy.numerology import Numerology
+from tests.hardware.simulated import medium_in
 
 Fault = Callable[[RadioUplink], None]
 
@@ -35,8 +42,9 @@ EQUAL = np.full(5, 200)
 TAU = 2.0
 NOISE_VAR_COMPLEX = 1e-5
 SETTINGS = RadioSettings(5e6, 2.45e9, 2.45e9, 5e6, 0.0, 0.0)
-# One symbol carries this many coordinates: multiples of it leave no padding.
-SYMBOL = NUMEROLOGY.coordinates_per_symbol
+BAND = band_numerology(NUMEROLOGY)
+# One symbol of a payload carries this many coordinates: multiples of it leave no padding.
+SYMBOL = PAYLOAD_SYMBOL * NUMEROLOGY.coordinates_per_symbol
 
 
 def lab_of(clock: str = "shared", *, clients: int = 5, jammer: bool = True, **medium: Any) -> Lab:
@@ -63,22 +71,25 @@ def lab_of(clock: str = "shared", *, clients: int = 5, jammer: bool = True, **me
     )
 
 
-def power_of(**changes: Any) -> RadioPower:
+def power_of(
+    *,
+    alpha_u: AlphaU | float = 1.0,
+    backoff: Backoff = Backoff.WORST_CASE,
+    rescale: Rescale = Rescale.RESCALED,
+    jammer_role: JammerRole = JammerRole.NONE,
+    jammer_sigma: float = 1.0,
+    max_phase_error_rad: float = 0.3,
+    attempts: int = 3,
+    diagnosis: bool = True,
+) -> RadioRules:
     """A fixed alpha_u and no jammer, unless changed."""
-    return RadioPower(
-        **{
-            "alpha_u": 1.0,
-            "channel_sigma": 1.0,
-            "backoff": Backoff.WORST_CASE,
-            "rescale": Rescale.RESCALED,
-            "jammer_role": JammerRole.NONE,
-            "jammer_sigma": 1.0,
-            "factor": 1.0,
-            "factor_on": FactorOn.AMPLITUDE,
-            "max_phase_error_rad": 0.3,
-            "attempts": 3,
-            **changes,
-        }
+    rule = Fixed(alpha_u) if isinstance(alpha_u, float) else alpha_u
+    return RadioRules(
+        power=PowerSettings(rule, backoff, rescale),
+        jammer=JammerSettings(jammer_role, jammer_sigma),
+        max_phase_error_rad=max_phase_error_rad,
+        attempts=attempts,
+        diagnosis=diagnosis,
     )
 
 
@@ -88,7 +99,7 @@ def opened(
     coordinates: int,
     *,
     seed: int = 1,
-    power: RadioPower | None = None,
+    power: RadioRules | None = None,
     sizes: NDArray[np.int64] = SIZES,
     **air: Any,
 ) -> Iterator[RadioUplink]:
@@ -139,11 +150,14 @@ class Exchange:
     """One whole uplink. error: what was received less sum p_i u_i/tau; known_error: less sum p_i/s_i u_i/tau."""
 
     plan: UplinkPlan
-    prepared: Prepared
     aggregate: Aggregate
     error: NDArray[np.float64]
     known_error: NDArray[np.float64]
     exact: NDArray[np.float64]
+
+    @property
+    def contributions(self) -> Contributions:
+        return self.aggregate.contributions
 
     @property
     def nmse_db(self) -> float:
@@ -163,17 +177,25 @@ class Exchange:
         }
 
 
+def planned(uplink: RadioUplink, number: int) -> UplinkPlan:
+    """A plan, from as many soundings as it may take."""
+    return attempt_uplink(uplink, number, uplink.rules.attempts, lambda plan: plan)
+
+
+def nothing() -> None:
+    """An authorisation that is written nowhere."""
+
+
 def exchange(uplink: RadioUplink, number: int, updates: Sequence[BoundedUpdate]) -> Exchange:
-    """Plan, prepare and exchange, and compare with the sum in float64."""
-    plan = uplink.plan(number)
-    prepared = uplink.prepare(plan, sent_by(plan, updates))
-    aggregate = uplink.exchange(plan, prepared)
+    """Plan and exchange, and compare with the sum in float64."""
+    plan = planned(uplink, number)
+    aggregate = uplink.exchange(plan, sent_by(plan, updates), nothing)
     weights = uplink.sizes / uplink.sizes.sum()
     weights = np.where([client in plan.senders for client in range(len(weights))], weights, 0.0)
     exact = weighted_sum(updates, weights)
-    received = aggregate.values.astype(np.float64) / (TAU if uplink.power.rescale is Rescale.RESCALED else 1.0)
-    known = weighted_sum(updates, weights / prepared.backoffs)
-    return Exchange(plan, prepared, aggregate, received - exact, received - known, exact)
+    received = aggregate.values.astype(np.float64) / (TAU if uplink.rules.power.rescale is Rescale.RESCALED else 1.0)
+    known = weighted_sum(updates, weights / aggregate.contributions.backoffs)
+    return Exchange(plan, aggregate, received - exact, received - known, exact)
 
 
 def alpha_u_for(
@@ -191,20 +213,21 @@ def decibels(ratio: float) -> float:
     return 10 * math.log10(ratio)
 
 
-def true_channel(lab: OpenLab, name: str, numerology: Numerology = NUMEROLOGY) -> NDArray[np.complex128]:
-    """H (U,) of the link to the ps in the current block, from the medium's own taps and delay."""
-    assert lab.medium is not None
-    taps = lab.medium.taps(name, "ps")
-    delays = lab.medium.link(name, "ps").delay_samples + np.arange(len(taps))
+def true_channel(lab: OpenLab, name: str, numerology: Numerology = BAND) -> NDArray[np.complex128]:
+    """H (U',) of the link to the ps in the current block, from the medium's own taps and delay."""
+    medium = medium_in(lab)
+    taps = medium.taps(name, "ps")
+    delays = medium.link(name, "ps").delay_samples + np.arange(len(taps))
     return np.asarray(np.exp(-2j * np.pi * numerology.used_frequencies[:, None] * delays) @ taps)
 
 
 def state_of(channel: NDArray[Any], std: float = 0.0, **changes: Any) -> SoundedChannel:
-    """What a sounding of this channel shows, with errors of standard deviation `std`."""
+    """What a sounding of this channel (U',), at the subcarriers of the band, shows, with errors of deviation `std`."""
     return SoundedChannel(
         **{
             "channel": np.asarray(channel, np.complex64),
             "channel_var": np.full(len(channel), std**2),
+            "numerology": NUMEROLOGY,
             "cfo_cycles_per_sample": 0.0,
             "cfo_std_cycles_per_sample": 0.0,
             "reference_sample": 0,
@@ -214,6 +237,19 @@ def state_of(channel: NDArray[Any], std: float = 0.0, **changes: Any) -> Sounded
     )
 
 
+def through(
+    burst: tuple[int, NDArray[np.complex64]], taps: Sequence[complex], air: AirFormat, start_sample: int
+) -> NDArray[np.complex64]:
+    """Cells of the payload that begins at `start_sample`, as a noiseless server reads them behind these taps."""
+    first, samples = burst
+    heard = np.convolve(samples.astype(np.complex128), np.asarray(taps))
+    length = air.grid.symbols * air.payload_numerology.symbol_samples
+    place = start_sample - first
+    padded = np.pad(heard, (max(0, -place), length))
+    window = padded[max(place, 0) : max(place, 0) + length]
+    return demodulate(np.ascontiguousarray(window, np.complex64), air.payload_numerology)
+
+
 @dataclass
 class Recorder:
     """A transmitting radio that keeps what it is given instead of sending it."""
@@ -221,6 +257,8 @@ class Recorder:
     sent: list[tuple[int, NDArray[np.complex64]]] = field(default_factory=list)
     name: str = "recorder"
     settings: RadioSettings = SETTINGS
+    tx_step: float | None = None
+    tx_image_db: float | None = None
 
     def transmit(
         self, samples: NDArray[np.complex64], start_sample: int, *, allow_clipping: bool = False
@@ -258,7 +296,5 @@ def watch_air(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 def payloads(bursts: Sequence[tuple[str, int]], air: AirFormat) -> list[str]:
-    """Who of them sent a payload; soundings have another length."""
-    length = air.grid.symbols * air.numerology.symbol_samples
-    assert length != air.sounding.length
-    return [name for name, samples in bursts if samples == length]
+    """Who of them sent a payload, or noise over one; soundings have another length."""
+    return [name for name, samples in bursts if samples != air.sounding.length]

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from fl.experiment import run
-from fl.experiment.folder import RunFolder
-from fl.experiment.runner import FINISHED
+from fl.nodes.messages import Receive
 from fl.nodes.radio_uplink import RadioUplink
+from fl.run import run
+from fl.run.folder import RunFolder
+from fl.run.runner import FINISHED
 
 
 def small_run(lab: str, *, clients: int, uplinks: int, **changes: Any) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def small_run(lab: str, *, clients: int, uplinks: int, **changes: Any) -> dict[s
         "model": {"hidden": 8},
         "local": {"epochs": 1, "workers": 1},
         "uplink": {"kind": "radio", "uplinks": uplinks},
-        "radio": {"lab": lab, "quiet_samples": 8192, "sounding_symbols": 8},
+        "radio": {"lab": lab, "quiet_samples": 8192, "first_quiet_samples": 65536, "sounding_symbols": 8},
         "power": {"channel_epsilon": 50.0},
         "jammer": {"role": "dedicated"},
     }
@@ -61,6 +62,24 @@ def before(name: str, call: int, inject: Callable[[RadioUplink], None]) -> Itera
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RadioUplink, name, watched)
         yield
+
+
+def at_receive(happens: Callable[[RadioUplink], None]) -> Callable[[RadioUplink], None]:
+    """To inject: let something happen once the payload is sent, when the server is told to receive it."""
+
+    def inject(uplink: RadioUplink) -> None:
+        link: Any = uplink.coordinator.link
+        ask = link.ask
+
+        def watched(node: str, message: Any) -> Any:
+            if isinstance(message, Receive):
+                link.ask = ask
+                happens(uplink)
+            return ask(node, message)
+
+        link.ask = watched
+
+    return inject
 
 
 def ledger_rows(folder: Path) -> list[dict[str, Any]]:

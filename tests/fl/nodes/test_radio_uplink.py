@@ -12,14 +12,22 @@ from numpy.typing import NDArray
 from scipy import signal, stats
 
 from fl.errors import ConfigError, PrivacyError
-from fl.nodes.radio_uplink import CoherenceError, RadioUplink, check_lab
+from fl.nodes.air_format import AirFormat
+from fl.nodes.coordinator import CoherenceError
+from fl.nodes.messages import SoundedChannel
+from fl.nodes.radio_uplink import RadioUplink, require_suitable
 from fl.privacy.clipping import clip_update, mean_of_clipped
-from fl.privacy.mechanism import Label, Neighbours, SigmaOrigin
+from fl.privacy.mechanism import SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
+from fl.uplink.alpha_u import ForNoise, Largest
+from fl.uplink.contract import NotSentError
 from fl.uplink.jammer import JammerRole
 from fl.uplink.modes import Backoff, Rescale
-from hardware.errors import CaptureError, HardwareError, LateError, RxOverflowError, TxUnderflowError
-from hardware.lab import find_lab, open_lab
+from hardware.lab.file import find_lab
+from hardware.lab.opened import open_lab
+from hardware.radio.errors import HardwareError, LateError, RxOverflowError, TxUnderflowError
 from phy.fading import circular_noise
+from phy.inversion import window
 from tests.fl.nodes.radios import (
     EQUAL,
     NOISE_VAR_COMPLEX,
@@ -34,8 +42,10 @@ from tests.fl.nodes.radios import (
     exchange,
     fault,
     lab_of,
+    nothing,
     opened,
     payloads,
+    planned,
     power_of,
     sent_by,
     silence_of,
@@ -43,6 +53,7 @@ from tests.fl.nodes.radios import (
     updates_of,
     watch_air,
 )
+from tests.hardware.simulated import medium_in
 
 SIGMA_C = math.sqrt(NOISE_VAR_COMPLEX / 2)
 SHORT: dict[str, Any] = {"quiet_samples": 8192, "sounding_symbols": 8}
@@ -61,7 +72,7 @@ def test_benign_air_adds_up_to_the_thermal_floor(medium: dict[str, Any]) -> None
     for seed in (1, 2):
         with opened(lab_of(**medium), 20_000, seed=seed, power=power_of(alpha_u=alpha_u_for(updates))) as uplink:
             done = [exchange(uplink, number, updates) for number in range(1, 9)]
-        done = [one for one in done if one.prepared.backoffs.max() == 1.0]
+        done = [one for one in done if one.contributions.backoffs.max() == 1.0]
         for one in done:
             assert abs(one.nmse_db + 20) < 0.5
             assert abs(one.nmse_db - one.aggregate.diagnostics["thermal_db"]) < 0.5
@@ -78,15 +89,16 @@ def test_benign_air_adds_up_to_the_thermal_floor(medium: dict[str, Any]) -> None
     ids=["multipath", "free clock"],
 )
 def test_without_noise_next_to_nothing_is_left(clock: str, medium: dict[str, Any]) -> None:
-    """Complex gains and fractional delays, with multipath or 1 ppm: at 1e-12 of noise the estimator's bias remains. A
-    clock drifts by a fifth of a sample to the end of a paper-sized payload: left as it is, that would be -10 dB."""
+    """Complex gains and fractional delays, with multipath or 1 ppm: at 1e-12 of noise the sidelobes remain that are not
+    sent, because the channel is not known there. A clock drifts by a fifth of a sample to the end of a paper-sized
+    payload: left as it is, that would be -10 dB."""
     coordinates = 155_830
     updates = updates_of(coordinates)
     lab = lab_of(clock, noise_var_complex=1e-12, phase_rad=0.7, **medium)
     with opened(lab, coordinates, power=power_of(alpha_u=0.1 * math.sqrt(coordinates))) as uplink:
         one = exchange(uplink, 1, updates)
-    assert one.prepared.backoffs.max() == 1.0
-    assert one.nmse_db < -55
+    assert one.contributions.backoffs.max() == 1.0
+    assert one.nmse_db < -36
 
 
 @pytest.mark.parametrize("clock", ["shared", "free-running"])
@@ -98,7 +110,7 @@ def test_more_transmitters_than_a_group_of_slots(clock: str) -> None:
     lab = lab_of(clock, clients=35, max_delay_samples=5.0, max_clock_ppm=1.0)
     with opened(lab, 5000, power=power, sizes=sizes, **SHORT) as uplink:
         one = exchange(uplink, 1, updates)
-    assert one.prepared.backoffs.max() == 1.0
+    assert one.contributions.backoffs.max() == 1.0
     assert one.nmse_db == pytest.approx(-20, abs=0.5)
 
 
@@ -115,7 +127,7 @@ def test_harsh_air_stays_within_1_5_db() -> None:
             for number in range(1, 9):
                 one = exchange(uplink, number, updates)
                 known.append(one.known_nmse_db + 20)
-                if one.prepared.backoffs.max() == 1.0:
+                if one.contributions.backoffs.max() == 1.0:
                     assert one.nmse_db == one.known_nmse_db
                     free.append(one.nmse_db + 20)
     assert len(free) >= 8
@@ -157,7 +169,7 @@ def test_a_payload_longer_than_the_clocks_can_follow_is_refused(seed: int, monke
         with pytest.raises(
             CoherenceError, match=r"given up after 2 soundings, nothing was sent: 'client-\d' would be off"
         ):
-            uplink.plan(1)
+            planned(uplink, 1)
         assert len(bursts) == 2 * 5
         assert payloads(bursts, uplink.air) == []
 
@@ -174,7 +186,7 @@ def test_the_gate_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
             uplink.plan(1)
         assert payloads(bursts, uplink.air) == []
         with pytest.raises(PrivacyError, match="after it was planned"):
-            uplink.exchange_stream(fake_plan(), [])
+            uplink.exchange(fake_plan(), [], nothing)
 
 
 def fake_plan() -> Any:
@@ -209,9 +221,20 @@ LABS: dict[str, Callable[[], Any]] = {
     "harsh": lambda: find_lab("loopback-harsh"),
     "free": lambda: find_lab("loopback-free-clock"),
     "quiet": lambda: lab_of(fading="rayleigh", max_delay_samples=20.0, noise_var_complex=1e-10),
-    "coarse": lambda: lab_of(fading="rayleigh", dac_bits=7, noise_var_complex=1e-9),
+    "coarse": lambda: lab_of(fading="rayleigh", gain_db=-20.0, dac_bits=8, noise_var_complex=1e-5),
     "long": lambda: lab_of(taps=[[0, 0.0], [60, -20.0]], noise_var_complex=1e-7),
 }
+
+
+def arriving_gain(uplink: RadioUplink, client: int, state: SoundedChannel) -> float:
+    """sup_f |H G| over the band, from the medium's own taps."""
+    band = window(NUMEROLOGY) > 0
+    f = np.fft.fftfreq(band.size)[band]
+    taps = medium_in(uplink.lab).taps(f"client-{client + 1}", "ps")
+    truth = np.abs(np.exp(-2j * np.pi * f[:, None] * np.arange(len(taps))) @ taps)
+    if state.flat is not None:
+        return float(truth.max()) / abs(state.flat.gain)
+    return float((truth * state.inverse.gains[band]).max())
 
 
 @pytest.mark.parametrize("name", LABS)
@@ -230,12 +253,12 @@ def test_received_gains_are_upper_bounds(name: str) -> None:
                 assert uplink._round is not None
                 for client in range(5):
                     state = uplink._round.soundings.states[client]
-                    truth = true_channel(uplink.lab, f"client-{client + 1}")
-                    gain = float(np.abs(truth * state.inverse).max()) / plan.powers[client].backoff
+                    gain = arriving_gain(uplink, client, state) / plan.powers[client].backoff
                     held.append(gain <= plan.mechanism.received_gains[client])
                     naive.append(gain <= plan.powers[client].received_gain)
     assert sum(held) >= stats.binom.ppf(1e-4, len(held), 0.9)
-    assert np.mean(naive) < 0.1
+    # One factor from all subcarriers is as often above the truth as below it.
+    assert np.mean(naive) < (0.7 if name in ("flat", "coarse") else 0.1)
 
 
 def test_bounds_shrink_with_the_noise() -> None:
@@ -250,11 +273,11 @@ def test_bounds_shrink_with_the_noise() -> None:
 
 def test_the_mechanism_is_measured() -> None:
     """sigma = noise/alpha_u with the lower bound of what was heard; the worst case that is authorised is accounted."""
-    with opened(lab_of(), 1000, power=power_of(alpha_u=0.5)) as uplink:
+    with opened(lab_of(), 1000, power=power_of(alpha_u=0.5), first_quiet_samples=2**20) as uplink:
         one = exchange(uplink, 1, updates_of(1000))
     mechanism = one.plan.mechanism
     assert mechanism.sigma_origin is SigmaOrigin.MEASURED
-    assert 0.98 * SIGMA_C < mechanism.noise_std_real < SIGMA_C
+    assert 0.93 * SIGMA_C < mechanism.noise_std_real < SIGMA_C
     assert mechanism.sigma == pytest.approx(mechanism.noise_std_real / 0.5)
     assert (mechanism.alpha_u, mechanism.clip_norm, mechanism.alpha_cj, mechanism.uplink) == (0.5, TAU, 0.0, 1)
     assert one.aggregate.mechanism == mechanism
@@ -265,19 +288,19 @@ def test_noise_alone_meets_the_target_that_it_is_sized_for() -> None:
     the client with the largest bound, and for none more."""
     wanted = 0.01
     for name in ("flat", "selective", "free"):
-        with opened(LABS[name](), 384, power=power_of(alpha_u=0.0, channel_sigma=wanted), **SHORT) as uplink:
+        with opened(LABS[name](), 384, power=power_of(alpha_u=ForNoise(wanted)), **SHORT) as uplink:
             for number in (1, 2, 3):
                 mechanism = uplink.plan(number).mechanism
                 assert max(mechanism.received_gains) / mechanism.sigma == pytest.approx(1 / wanted, rel=1e-6)
 
 
 def test_largest_alpha_u_keeps_everybody_at_one() -> None:
-    with opened(LABS["selective"](), 384, power=power_of(alpha_u=None), **SHORT) as uplink:
+    with opened(LABS["selective"](), 384, power=power_of(alpha_u=Largest()), **SHORT) as uplink:
         for number in (1, 2, 3):
             plan = uplink.plan(number)
             assert [power.backoff for power in plan.powers] == [1.0] * 5
-            prepared = uplink.prepare(plan, sent_by(plan, updates_of(384)))
-            assert np.all(prepared.transmit_energy <= uplink.air.energy_limit * (1 + 1e-5))
+            sent = uplink.exchange(plan, sent_by(plan, updates_of(384)), nothing).contributions
+            assert np.all(sent.transmit_energy <= uplink.air.energy_limit * (1 + 1e-5))
 
 
 Filter = Callable[[NDArray[np.complex64]], NDArray[Any]]
@@ -287,8 +310,7 @@ Filter = Callable[[NDArray[np.complex64]], NDArray[Any]]
 def disturbed(noise: Filter, coordinates: int, power: Any) -> Iterator[RadioUplink]:
     """An uplink in which a foreign transmitter makes noise: `noise` of white noise of unit variance per axis."""
     with opened(lab_of(noise_var_complex=1e-8), coordinates, power=power) as uplink:
-        medium = uplink.lab.medium
-        assert medium is not None
+        medium = medium_in(uplink.lab)
         medium.add_radio("foreign", receives=False)
         medium.tune("foreign", SETTINGS)
         source = circular_noise(600_000, 1.0, np.random.default_rng(3))
@@ -303,8 +325,9 @@ def coloured(source: NDArray[np.complex64]) -> NDArray[Any]:
 def test_coloured_noise_is_charged_at_its_quietest_subcarrier() -> None:
     """Oracle: |1 + 0.5 exp(-jw)|^2, smallest at the edges of the band. The aggregate's cells there have no more noise
     than that, so a mechanism with the mean would claim 1.6 times the sigma that protects them."""
-    coordinates = 200 * SYMBOL
-    truth = 1e-6 * np.abs(1 + 0.5 * np.exp(-2j * np.pi * NUMEROLOGY.used_frequencies)) ** 2
+    coordinates = 50 * SYMBOL
+    frequencies = AirFormat(NUMEROLOGY, coordinates).payload_numerology.used_frequencies
+    truth = 1e-6 * np.abs(1 + 0.5 * np.exp(-2j * np.pi * frequencies)) ** 2
     with disturbed(coloured, coordinates, power_of(alpha_u=1.0, max_phase_error_rad=3.0)) as uplink:
         one = exchange(uplink, 1, silence_of(coordinates))
         cells = uplink.air.grid.to_cells(one.aggregate.values / np.float32(TAU))
@@ -312,9 +335,9 @@ def test_coloured_noise_is_charged_at_its_quietest_subcarrier() -> None:
     assert 0.55 * truth.min() < claimed <= truth.min() * 1.02
     assert claimed < 0.45 * truth.mean()
     heard = np.mean(np.abs(cells) ** 2, axis=0) / 2
-    # 400 values each: 7 % of standard deviation; not below the claim by more than chance anywhere.
-    np.testing.assert_allclose(heard / truth, 1, atol=0.35)
-    assert np.all(stats.chi2.cdf(400 * heard / claimed, 400) > 1e-6)
+    # 100 values each: 14 % of standard deviation; not below the claim by more than chance anywhere.
+    np.testing.assert_allclose(heard / truth, 1, atol=0.75)
+    assert np.all(stats.chi2.cdf(100 * heard / claimed, 100) > 1e-7)
 
 
 @pytest.mark.parametrize("colour", [lambda source: source, coloured], ids=["white", "coloured"])
@@ -334,7 +357,7 @@ def test_noise_that_changes_before_the_payload(colour: Filter, factor: float) ->
         plan = uplink.plan(1)
         assert uplink._round is not None
         assert uplink._round.payload_start == payload_start
-        accounted = uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, silence_of(SYMBOL)))).mechanism
+        accounted = uplink.exchange(plan, sent_by(plan, silence_of(SYMBOL)), nothing).mechanism
     if factor > 1:
         assert accounted == plan.mechanism
         return
@@ -356,7 +379,7 @@ def test_the_jammers_noise_is_what_the_plan_says() -> None:
     """A jammer heard through multipath. Cells of an uplink of zeros: jammer and receiver together have variance
     sigma^2 per axis on every subcarrier, within the margin that the jammer's own measurement costs, here below 1 %.
     153,600 values: 0.18 % standard deviation. 3 % off, or a factor of two between cell and axis, is refused."""
-    coordinates = 400 * SYMBOL
+    coordinates = 100 * SYMBOL
     lab = lab_of(radio={"jammer": {"taps": [[0, 0.0], [9, -4.0]], "delay_samples": 3.3, "gain_db": -6.0}})
     with opened(lab, coordinates, power=jamming(0.02)) as uplink:
         one = exchange(uplink, 1, silence_of(coordinates))
@@ -409,8 +432,8 @@ def test_no_client_sends_without_the_jammer(monkeypatch: pytest.MonkeyPatch) -> 
         jammer: Any = uplink.lab.jammer
         for _ in range(3):
             jammer.fail_next("transmit", LateError("the jammer slept"))
-        with pytest.raises(LateError, match="given up after 3 soundings, nothing was sent: the jammer slept"):
-            uplink.plan(1)
+        with pytest.raises(NotSentError, match="given up after 3 soundings, nothing was sent: the jammer slept"):
+            planned(uplink, 1)
         assert payloads(bursts, uplink.air) == []
         jammer.fail_next("transmit", LateError("the jammer slept"))
         one = exchange(uplink, 2, updates_of(1000))
@@ -424,7 +447,7 @@ def test_a_jammer_that_is_not_heard_is_not_there(monkeypatch: pytest.MonkeyPatch
     bursts = watch_air(monkeypatch)
     lab = lab_of(radio={"jammer": {"gain_db": -100.0}})
     with opened(lab, 1000, power=jamming(attempts=1), **SHORT) as uplink:
-        with pytest.raises(CaptureError, match="the sounding of 'jammer' was not found"):
+        with pytest.raises(NotSentError, match="the sounding of 'jammer' was not found"):
             uplink.plan(1)
         assert payloads(bursts, uplink.air) == []
 
@@ -436,14 +459,13 @@ def test_a_jammer_that_fails_at_the_last_moment_keeps_everybody_silent(
     bursts = watch_air(monkeypatch)
     with opened(lab_of(), 1000, power=jamming(), **SHORT) as uplink:
         plan = uplink.plan(1)
-        prepared = uplink.prepare(plan, sent_by(plan, updates_of(1000)))
         jammer: Any = uplink.lab.jammer
         jammer.fail_next("transmit", error)
         with pytest.raises(type(error)):
-            uplink.exchange(plan, prepared)
+            uplink.exchange(plan, sent_by(plan, updates_of(1000)), nothing)
         assert payloads(bursts, uplink.air) == []
         with pytest.raises(PrivacyError, match="once"):
-            uplink.exchange(plan, prepared)
+            uplink.exchange(plan, sent_by(plan, updates_of(1000)), nothing)
 
 
 def test_another_attempt_has_other_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,12 +479,11 @@ def test_another_attempt_has_other_noise(monkeypatch: pytest.MonkeyPatch) -> Non
             jammer, "transmit", lambda samples, *a, **k: (sent.append(samples.copy()), transmit(samples, *a, **k))[1]
         )
         for _ in range(2):
-            plan = uplink.plan(1)
-            prepared = uplink.prepare(plan, sent_by(plan, silence_of(1000)))
+            plan = planned(uplink, 1)
             ps_: Any = ps
             ps_.fail_next("receive", RxOverflowError("lost"))
             with pytest.raises(RxOverflowError):
-                uplink.exchange(plan, prepared)
+                uplink.exchange(plan, sent_by(plan, silence_of(1000)), nothing)
     first, second = (samples for samples in sent if samples.size != uplink.air.sounding.length)
     assert abs(np.vdot(first, second)) < 0.2 * np.linalg.norm(first) * np.linalg.norm(second)
 
@@ -517,7 +538,7 @@ def test_what_is_claimed_of_a_back_off(backoff: Backoff) -> None:
     assert worst[1] > 2
     assert np.all(worst[2:] == 1.0)
     expected = worst if backoff is Backoff.WORST_CASE else np.maximum(1.0, worst / 2)
-    np.testing.assert_allclose(one.prepared.backoffs, expected, rtol=1e-4)
+    np.testing.assert_allclose(one.contributions.backoffs, expected, rtol=1e-4)
     claimed = np.array(one.plan.mechanism.received_gains)
     if backoff is Backoff.ACTUAL:
         assert np.all(claimed >= 1.0)
@@ -525,19 +546,19 @@ def test_what_is_claimed_of_a_back_off(backoff: Backoff) -> None:
         np.testing.assert_allclose(claimed, 1 / worst, rtol=0.05)
         assert np.all(claimed >= 1 / worst)
     assert decibels(float(one.known_error @ one.known_error) / float(one.exact @ one.exact)) < -35
-    assert np.all(one.prepared.transmit_energy <= limit * (1 + 1e-5))
-    assert one.prepared.transmit_energy[:2] == pytest.approx(
+    assert np.all(one.contributions.transmit_energy <= limit * (1 + 1e-5))
+    assert one.contributions.transmit_energy[:2] == pytest.approx(
         limit * (np.array([1.0, 1.0]) if backoff is Backoff.ACTUAL and worst[1] / 2 > 1 else 0.25), rel=0.05
     )
 
 
 def test_actual_back_off_is_sized_as_it_is_charged() -> None:
     """The target holds for the gain that will be charged, which knows no back-off."""
-    power = power_of(alpha_u=0.0, channel_sigma=3e-4, backoff=Backoff.ACTUAL, max_phase_error_rad=3.0)
+    power = power_of(alpha_u=ForNoise(1e-4), backoff=Backoff.ACTUAL, max_phase_error_rad=3.0)
     with opened(lab_of(gain_db=-20.0), 384, power=power, **SHORT) as uplink:
         plan = uplink.plan(1)
     assert min(power.backoff for power in plan.powers) > 1.0
-    assert max(plan.mechanism.received_gains) / plan.mechanism.sigma == pytest.approx(1 / 3e-4, rel=1e-6)
+    assert max(plan.mechanism.received_gains) / plan.mechanism.sigma == pytest.approx(1 / 1e-4, rel=1e-6)
 
 
 def test_peaks_are_clipped_and_counted() -> None:
@@ -545,9 +566,9 @@ def test_peaks_are_clipped_and_counted() -> None:
     counts = []
     for rms in (0.2, 0.5):
         lab = lab_of(noise_var_complex=1e-9)
-        with opened(lab, 20_000, power=power_of(alpha_u=None), sizes=EQUAL, payload_rms=rms) as uplink:
+        with opened(lab, 20_000, power=power_of(alpha_u=Largest()), sizes=EQUAL, payload_rms=rms) as uplink:
             one = exchange(uplink, 1, updates)
-            samples = 5 * uplink.air.grid.symbols * NUMEROLOGY.symbol_samples
+            samples = 5 * uplink.air.grid.symbols * uplink.air.payload_numerology.symbol_samples
             counts.append(one.aggregate.diagnostics["clipped_samples"] / samples)
     assert counts[0] == 0
     assert counts[1] == pytest.approx(math.exp(-4), rel=0.1)
@@ -584,7 +605,7 @@ def test_failures_while_sounding_are_repeated(inject: Fault, monkeypatch: pytest
     updates = updates_of(5000)
     with opened(lab_of(), 5000, power=power_of(alpha_u=alpha_u_for(updates)), **SHORT) as uplink:
         inject(uplink)
-        plan = uplink.plan(1)
+        plan = planned(uplink, 1)
         assert plan.postponed == 1
         assert payloads(bursts, uplink.air) == []
         inject(uplink)
@@ -594,8 +615,8 @@ def test_failures_while_sounding_are_repeated(inject: Fault, monkeypatch: pytest
         assert one.nmse_db == pytest.approx(-20, abs=0.5)
         for _ in range(3):
             inject(uplink)
-        with pytest.raises(HardwareError, match="uplink 3 was given up after 3 soundings, nothing was sent"):
-            uplink.plan(3)
+        with pytest.raises(NotSentError, match="uplink 3 was given up after 3 soundings, nothing was sent"):
+            planned(uplink, 3)
 
 
 def test_a_payload_that_is_lost_is_sent_again_from_a_new_sounding(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,13 +624,12 @@ def test_a_payload_that_is_lost_is_sent_again_from_a_new_sounding(monkeypatch: p
     updates = updates_of(5000)
     with opened(lab_of(), 5000, power=power_of(alpha_u=alpha_u_for(updates)), **SHORT) as uplink:
         plan = uplink.plan(1)
-        prepared = uplink.prepare(plan, sent_by(plan, updates))
         fault("ps", "receive", RxOverflowError("lost"))(uplink)
         with pytest.raises(RxOverflowError, match="lost"):
-            uplink.exchange(plan, prepared)
+            uplink.exchange(plan, sent_by(plan, updates), nothing)
         assert len(payloads(bursts, uplink.air)) == 5
         with pytest.raises(PrivacyError, match="once"):
-            uplink.exchange(plan, prepared)
+            uplink.exchange(plan, sent_by(plan, updates), nothing)
         assert len(payloads(bursts, uplink.air)) == 5
         again = exchange(uplink, 1, updates)
         assert again.plan.postponed == 1
@@ -623,63 +643,99 @@ def test_a_plan_is_exchanged_once_and_only_the_last_one(monkeypatch: pytest.Monk
     updates = updates_of(1000)
     with opened(lab_of(fading="rayleigh"), 1000, **SHORT) as uplink:
         old = uplink.plan(1)
-        prepared = uplink.prepare(old, sent_by(old, updates))
         new = uplink.plan(2)
-        for call in (
-            lambda: uplink.prepare(old, sent_by(old, updates)),
-            lambda: uplink.exchange(old, prepared),
-            lambda: uplink.exchange_stream(old, sent_by(old, updates)),
-        ):
-            with pytest.raises(PrivacyError, match="after it was planned"):
-                call()
+        authorised: list[str] = []
+        with pytest.raises(PrivacyError, match="after it was planned"):
+            uplink.exchange(old, sent_by(old, updates), lambda: authorised.append("old"))
         assert payloads(bursts, uplink.air) == []
-        uplink.exchange_stream(new, sent_by(new, updates))
+        uplink.exchange(new, sent_by(new, updates), lambda: authorised.append("new"))
         with pytest.raises(PrivacyError, match="once"):
-            uplink.exchange_stream(new, sent_by(new, updates))
+            uplink.exchange(new, sent_by(new, updates), lambda: authorised.append("again"))
         assert len(payloads(bursts, uplink.air)) == 5
+        assert authorised == ["new"]
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_nothing_but_the_planned_updates_is_sent(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong clients, wrong shapes, looser clipping, SGD where records are claimed."""
+def test_nothing_leaves_before_it_is_authorised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the jammer's noise nor a payload; and where the ledger cannot be written, nothing leaves at all."""
+    bursts = watch_air(monkeypatch)
+    seen: list[list[str]] = []
+
+    def full() -> None:
+        raise OSError("no space left on device")
+
+    with opened(lab_of(), 1000, power=jamming(), **SHORT) as uplink:
+        plan = uplink.plan(1)
+        with pytest.raises(OSError, match="no space"):
+            uplink.exchange(plan, sent_by(plan, updates_of(1000)), full)
+        assert payloads(bursts, uplink.air) == []
+        plan = uplink.plan(2)
+        uplink.exchange(plan, sent_by(plan, updates_of(1000)), lambda: seen.append(payloads(bursts, uplink.air)))
+        assert seen == [[]]
+        assert len(payloads(bursts, uplink.air)) == 6
+
+
+def test_updates_are_taken_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one is asked for when the one before has been sent: memory does not grow with the number of clients."""
+    bursts = watch_air(monkeypatch)
+    updates = updates_of(1000)
+    with opened(lab_of(), 1000, **SHORT) as uplink:
+        plan = uplink.plan(1)
+        sent_before: list[int] = []
+
+        def produce() -> Iterator[tuple[int, Any]]:
+            for client in plan.senders:
+                sent_before.append(len(payloads(bursts, uplink.air)))
+                yield client, updates[client]
+
+        uplink.exchange(plan, produce(), nothing)
+    assert sent_before == [0, 1, 2, 3, 4]
+
+
+def test_nothing_but_the_planned_updates_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong clients, wrong shapes, looser clipping, SGD where records are claimed. Updates come one at a time: those
+    before the wrong one have left, which was authorised; the wrong one and those after it do not."""
     bursts = watch_air(monkeypatch)
     good = updates_of(1000)
     wrong = [
-        [(0, good[0]), (0, good[0])],
-        [(1, good[1])],
-        [(0, good[0]), (1, clip_update(np.ones(999, np.float32), TAU))],
-        [(0, clip_update(np.ones(1000, np.float32), 2 * TAU))],
-        [(client, good[client]) for client in range(4)],
+        ([(0, good[0]), (0, good[0])], 1),
+        ([(1, good[1])], 0),
+        ([(0, good[0]), (1, clip_update(np.ones(999, np.float32), TAU))], 1),
+        ([(0, clip_update(np.ones(1000, np.float32), 2 * TAU))], 0),
+        ([(client, good[client]) for client in range(4)], 4),
+        ([*((client, good[client]) for client in range(5)), (4, good[4])], 5),
     ]
     with opened(lab_of(), 1000, **SHORT) as uplink:
-        for number, updates in enumerate(wrong, start=1):
+        for number, (updates, sent) in enumerate(wrong, start=1):
             bursts.clear()
             plan = uplink.plan(number)
             with pytest.raises(PrivacyError):
-                _ = uplink.exchange_stream(plan, updates) if streamed else uplink.prepare(plan, updates)
-            # Where updates come one at a time those before the wrong one have left, which the caller has authorised.
-            allowed = min(len(updates), 4) if streamed else 0
-            assert len(payloads(bursts, uplink.air)) <= allowed
-        uplink.record_bounded = True
+                uplink.exchange(plan, updates, nothing)
+            assert len(payloads(bursts, uplink.air)) == sent
+        uplink.coordinator.record_bounded = True
         plan = uplink.plan(len(wrong) + 1)
         with pytest.raises(PrivacyError, match="did not clip per sample"):
-            uplink.prepare(plan, sent_by(plan, good))
+            uplink.exchange(plan, sent_by(plan, good), nothing)
         records = [
             mean_of_clipped(update.values * np.float32(0.9), int(size), TAU)
             for update, size in zip(good, SIZES, strict=True)
         ]
-        uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, records)))
+        plan = uplink.plan(len(wrong) + 2)
+        uplink.exchange(plan, sent_by(plan, records), nothing)
 
 
-def test_streamed_and_whole_exchange_are_the_same() -> None:
+def test_diagnosis_changes_nothing_that_is_sent_or_charged() -> None:
     updates = updates_of(3000)
-    with opened(lab_of(fading="rayleigh"), 3000, **SHORT) as uplink:
-        whole = exchange(uplink, 1, updates).aggregate
-    with opened(lab_of(fading="rayleigh"), 3000, **SHORT) as uplink:
-        plan = uplink.plan(1)
-        values, mechanism = uplink.exchange_stream(plan, sent_by(plan, updates))
-    np.testing.assert_allclose(values * TAU, whole.values, rtol=1e-6)
-    assert mechanism == whole.mechanism
+    done = []
+    for diagnosis in (True, False):
+        with opened(lab_of(fading="rayleigh"), 3000, power=power_of(diagnosis=diagnosis), **SHORT) as uplink:
+            done.append(exchange(uplink, 1, updates).aggregate)
+    looked_at, alone = done
+    np.testing.assert_array_equal(looked_at.values, alone.values)
+    assert looked_at.mechanism == alone.mechanism
+    np.testing.assert_array_equal(looked_at.contributions.backoffs, alone.contributions.backoffs)
+    assert "nmse_db" in looked_at.diagnostics
+    assert looked_at.snapshot
+    assert (alone.signal_norm, alone.noise_norm, alone.diagnostics, alone.snapshot) == (None, None, {}, {})
 
 
 def test_everything_repeats_by_its_seed() -> None:
@@ -704,11 +760,11 @@ def test_a_snapshot_holds_what_pictures_need() -> None:
 
 def test_labs_that_do_not_suit() -> None:
     with pytest.raises(ConfigError, match=r"lab 'test' has 4 clients and the run 5: use another lab, or --set"):
-        check_lab(lab_of(clients=4), SIZES, JammerRole.NONE)
+        require_suitable(lab_of(clients=4), SIZES, JammerRole.NONE)
     for role in (JammerRole.DEDICATED, JammerRole.EXTERNAL):
         with pytest.raises(ConfigError, match="lab 'test' has no jammer: add a radio with that role"):
-            check_lab(lab_of(jammer=False), SIZES, role)
+            require_suitable(lab_of(jammer=False), SIZES, role)
     for role in (JammerRole.NONE, JammerRole.ROTATING):
-        check_lab(lab_of(jammer=False), SIZES, role)
+        require_suitable(lab_of(jammer=False), SIZES, role)
     with open_lab(lab_of(clients=4), 1) as radios, pytest.raises(ConfigError, match="4 clients"):
         RadioUplink(radios, None, SIZES, TAU, power_of(), record_bounded=False, streams=None)  # type: ignore[arg-type]

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fl import durable
 from fl.errors import LedgerError, PrivacyError
 from fl.privacy import ledger as ledger_module
 from fl.privacy.accountant import Accountant
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism, SigmaOrigin
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
+from hardware.foundation import durable
 
 HEADER = LedgerHeader(
     sizes=(40, 60), delta=1e-5, label=Label.CLIENT, neighbours=Neighbours.ZERO_OUT, config_sha256="c0ffee"
@@ -41,6 +42,8 @@ PLANNED = RoundMechanism(
     noise_std_real=1.0,
 )
 MEASURED = replace(PLANNED, sigma=0.5, sigma_origin=SigmaOrigin.MEASURED)
+# sigma^2 = (0.3^2 + 0.4^2)/2^2, of which 0.4^2 is the receiver's.
+JAMMED = replace(PLANNED, sigma=0.25, alpha_u=2.0, alpha_cj=0.6, jammer_gain=0.5, noise_std_real=0.4)
 
 quick = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -116,6 +119,43 @@ def test_rows_stand_in_order_and_are_chained(path: Path, written: bytes) -> None
 
 def test_an_account_replaces_the_worst_case_and_its_absence_keeps_it(path: Path, written: bytes) -> None:
     assert read_ledger(path).mechanisms == (MEASURED, replace(PLANNED, uplink=2))
+
+
+def test_without_an_account_the_jammer_does_not_count(path: Path) -> None:
+    """Not for who reads, nor for who writes, nor for who takes it up."""
+    ledger = Ledger.create(path, HEADER)
+    proven = ledger.authorise(JAMMED)
+    ledger.account(proven, JAMMED)
+    cut_off = ledger.authorise(replace(JAMMED, uplink=2))
+    alone = replace(JAMMED, uplink=2, sigma=0.4 / 2.0, alpha_cj=0.0)
+    assert ledger.mechanisms == {proven: JAMMED, cut_off: alone}
+    assert read_ledger(path).mechanisms == (JAMMED, alone)
+    assert read_ledger(path).proven == (True, False)
+    taken_up = Ledger.open(path)
+    assert taken_up.mechanisms == {proven: JAMMED, cut_off: alone}
+    assert (ledger.unaccounted, taken_up.unaccounted, read_ledger(path).unaccounted) == (1, 1, 1)
+    taken_up.account(cut_off, replace(JAMMED, uplink=2))
+    assert read_ledger(path).mechanisms == (JAMMED, replace(JAMMED, uplink=2))
+
+
+def test_a_jammer_fault_on_a_full_disk_is_charged_without_the_jammer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The account that would say so cannot be written, neither the row nor its announcement."""
+
+    def full(target: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    ledger = Ledger.create(path, HEADER)
+    seq = ledger.authorise(JAMMED)
+    alone = JAMMED.without_jammer()
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger_module, "write_atomically", full)
+        with pytest.raises(LedgerError, match="No space left"):
+            ledger.account(seq, alone)
+    assert ledger.mechanisms == {seq: alone}
+    assert read_ledger(path).mechanisms == (alone,)
+    assert tuple(Ledger.open(path).mechanisms.values()) == (alone,)
 
 
 def test_an_uplink_sent_again_is_charged_again(path: Path) -> None:
@@ -230,7 +270,9 @@ def test_rows_cut_off_at_the_end_are_seen_by_who_kept_the_last_hash(path: Path, 
     ("change", "match"),
     [
         (lambda rows: rows[1:], "start with an 'open' row"),
-        (lambda rows: [{**rows[0], "format": 2}, *rows[1:]], "format 1"),
+        (lambda rows: [{**rows[0], "format": 3}, *rows[1:]], "format 2 or earlier"),
+        (lambda rows: [{**rows[0], "view": "everything"}, *rows[1:]], "everything"),
+        (lambda rows: [{key: value for key, value in rows[0].items() if key != "view"}, *rows[1:]], "view"),
         (lambda rows: [{**rows[0], "delta": 0.0}, *rows[1:]], "delta"),
         (lambda rows: [{**rows[0], "sizes": []}, *rows[1:]], "sizes"),
         (lambda rows: [{**rows[0], "sizes": [0, 10]}, *rows[1:]], "sizes"),

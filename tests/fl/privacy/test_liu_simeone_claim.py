@@ -24,9 +24,11 @@ from fl.privacy.accountant import (
     loss_for_epsilon,
 )
 from fl.privacy.liu_simeone import published_target, state_published
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism, SigmaOrigin
+from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from phy.units import noise_var_complex_from_real
+from tests.fl.privacy.mechanisms import without_jammer
 
 deltas = st.one_of(st.floats(-300, -1).map(lambda exponent: 10.0**exponent), st.floats(0.1, 0.999))
 losses = st.floats(-12, 5).map(lambda exponent: 10.0**exponent)
@@ -36,17 +38,12 @@ SIZES = np.array([100, 300, 600])
 def uplink_at(c: float, gamma: float, noise_var_real: float, *, record_bounded: bool = False) -> RoundMechanism:
     """Every client is received with c n_k times its clipped update: sigma = sigma_c/(n tau c) in units of tau."""
     alpha_u = float(SIZES.sum()) * gamma * c
-    return RoundMechanism(
-        uplink=1,
-        received_gains=(1.0,) * len(SIZES),
-        sigma=math.sqrt(noise_var_real) / alpha_u,
-        sigma_origin=SigmaOrigin.SET,
+    return without_jammer(
+        (1.0,) * len(SIZES),
+        math.sqrt(noise_var_real) / alpha_u,
         record_bounded=record_bounded,
         clip_norm=gamma,
         alpha_u=alpha_u,
-        alpha_cj=0.0,
-        jammer_gain=0.0,
-        noise_std_real=math.sqrt(noise_var_real),
     )
 
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from fl.errors import PrivacyError
 from fl.privacy.accountant import Accountant, epsilon_exact, epsilon_paper
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism, SigmaOrigin
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import json_number, state_privacy
+from tests.fl.privacy.mechanisms import without_jammer
 
 SIZES = np.array([100, 300, 600])
 DELTA = 1e-5
@@ -25,18 +27,7 @@ def mechanism(
     *,
     record_bounded: bool = False,
 ) -> RoundMechanism:
-    return RoundMechanism(
-        uplink=1,
-        received_gains=gains,
-        sigma=sigma,
-        sigma_origin=origin,
-        record_bounded=record_bounded,
-        clip_norm=1.0,
-        alpha_u=1.0,
-        alpha_cj=0.0,
-        jammer_gain=0.0,
-        noise_std_real=sigma,
-    )
+    return without_jammer(gains, sigma, origin, record_bounded=record_bounded)
 
 
 def test_the_papers_experiment_as_the_ledger_would_state_it() -> None:
@@ -127,7 +118,7 @@ def test_it_says_all_that_the_number_means() -> None:
         neighbours=Neighbours.REPLACE_ONE,
         delta=DELTA,
     )
-    assert said.conditions == "replace-one neighbours, delta 1e-05, sigma measured+simulated"
+    assert said.conditions == "replace-one neighbours, view cells, delta 1e-05, sigma measured+simulated"
     record = json.loads(json.dumps(said.to_json(), allow_nan=False))
     assert record["label"] == "client"
     assert record["neighbours"] == "replace-one"
@@ -166,3 +157,16 @@ def test_second_opinions_can_be_asked_for() -> None:
     assert list(said.epsilon) == list(Accountant)
     assert said.epsilon[Accountant.PLD] == pytest.approx(said.epsilon[Accountant.EXACT], rel=1e-3)
     assert said.epsilon[Accountant.EXACT] < said.epsilon[Accountant.RDP] < said.epsilon[Accountant.PAPER]
+
+
+def test_what_was_cut_off_is_part_of_the_conditions() -> None:
+    uplinks = [mechanism()] * 3
+    said = {
+        count: state_privacy(
+            uplinks, SIZES, label=Label.CLIENT, neighbours=Neighbours.ZERO_OUT, delta=DELTA, unaccounted=count
+        )
+        for count in (0, 2)
+    }
+    assert "without account" not in said[0].conditions
+    assert "2 of 3 uplinks without account and so without a jammer's noise" in said[2].conditions
+    assert [one.to_json()["unaccounted"] for one in said.values()] == [0, 2]

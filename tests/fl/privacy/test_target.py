@@ -10,24 +10,15 @@ from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
 from fl.privacy.accountant import Accountant
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism, SigmaOrigin
+from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from fl.privacy.target import PrivacyTarget
+from tests.fl.privacy.mechanisms import without_jammer
 
 
 def uplink_with(sigma: float, clients: int) -> RoundMechanism:
-    return RoundMechanism(
-        uplink=1,
-        received_gains=(1.0,) * clients,
-        sigma=sigma,
-        sigma_origin=SigmaOrigin.SET,
-        record_bounded=True,
-        clip_norm=1.0,
-        alpha_u=1.0,
-        alpha_cj=0.0,
-        jammer_gain=0.0,
-        noise_std_real=sigma,
-    )
+    return without_jammer((1.0,) * clients, sigma, record_bounded=True)
 
 
 def test_the_papers_noise() -> None:

@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(scope="session")
 def algorithms(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three algorithms, three trials."""
-    from tests.fl.experiment.report_material import algorithms_sweep
+    from tests.fl.report.report_material import algorithms_sweep
 
     return algorithms_sweep(tmp_path_factory.mktemp("report") / "algorithms")
 
@@ -16,6 +16,6 @@ def algorithms(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def jammer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A jammer with a factor, two axes, two trials."""
-    from tests.fl.experiment.report_material import jammer_sweep
+    from tests.fl.report.report_material import jammer_sweep
 
     return jammer_sweep(tmp_path_factory.mktemp("report") / "jammer")

@@ -13,13 +13,13 @@ import tomli_w
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-import fl.experiment.figures
-import fl.experiment.report.writing
-import fl.experiment.runner
-from fl.experiment import run
-from fl.experiment.report import build_report
-from fl.experiment.sweep_plan import SweepFolder, load_plan
+import fl.report.writing
+import fl.run.figures
+import fl.run.runner
 from fl.learning.workforce import single_threaded_torch
+from fl.report import build_report
+from fl.run import run
+from fl.sweep.plan import SweepFolder, load_plan
 
 TINY = {
     "data.train_samples": 300,
@@ -53,9 +53,9 @@ def make_sweep(folder: Path, table: dict[str, Any], leave_out: Sequence[tuple[st
     sweep.plan_path.write_text(json.dumps(plan.to_json()))
     timing = []
     with pytest.MonkeyPatch.context() as patch, single_threaded_torch():
-        patch.setattr(fl.experiment.figures, "draw_run", lambda folder: None)
+        patch.setattr(fl.run.figures, "draw_run", lambda folder: None)
         patch.setattr(os, "fsync", lambda descriptor: None)
-        patch.setattr(fl.experiment.runner, "versions", lambda: {"python": "3.x", "packages": {"numpy": "1.x"}})
+        patch.setattr(fl.run.runner, "versions", lambda: {"python": "3.x", "packages": {"numpy": "1.x"}})
         for point in plan.points:
             for trial in range(1, plan.trials + 1):
                 if (point.slug, trial) in leave_out:
@@ -100,7 +100,7 @@ def results(folder: Path, slug: str) -> list[dict[str, Any]]:
 def without_pictures(folder: Path, *more: Path) -> str:
     """The page about sweeps or runs, without figures and bound, which take longest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fl.experiment.report.writing, "draw_study", lambda study, key: [])
+        patch.setattr(fl.report.writing, "draw_study", lambda study, key: [])
         return build_report([folder, *more], folder / "report.html", bound=False).page
 
 

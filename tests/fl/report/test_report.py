@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-import fl.experiment.report.writing
-from fl.experiment.config import JammerConfig
-from fl.experiment.folder import RunFolder
-from fl.experiment.report.page import deviation, estimate, number, percent, plain, quantiles, seconds, span
-from fl.experiment.report.privacy import Span, without_factor
-from fl.experiment.report.sources import digest_as_written, read_study
-from fl.experiment.report.statistics import Estimate, band, half_width
+import fl.report.writing
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.report.page import deviation, estimate, number, percent, plain, quantiles, seconds, span
+from fl.report.privacy import Span, without_factor
+from fl.report.sources import digest_as_written, read_study
+from fl.report.statistics import band
+from fl.run.config import JammerConfig
+from fl.run.folder import RunFolder
+from fl.sweep.estimate import Estimate
 from fl.uplink.jammer import FactorOn, JammerRole, size_jammer
-from tests.fl.experiment.report_material import (
+from tests.fl.report.report_material import (
     NAMES,
     SLUGS,
     exact,
@@ -57,7 +58,7 @@ def own(algorithms: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fl.experiment.report.writing, "draw_study", lambda study, key: [])
+    monkeypatch.setattr(fl.report.writing, "draw_study", lambda study, key: [])
 
 
 def change_plan(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -126,16 +127,6 @@ class TestLearning:
         np.testing.assert_allclose(found.half, T_2 * losses_.std(axis=0, ddof=1) / math.sqrt(3), rtol=1e-4)
         assert found.uplinks.tolist() == found.rounds.tolist() == [1, 2, 3, 4]
         assert band(read_study(algorithms).curves[0], "loss").rounds.tolist() == [2, 4, 6, 8]
-
-    def test_interval_of_few_values(self) -> None:
-        two = Estimate.of([1.0, 3.0])
-        assert (two.mean, two.half) == (2.0, pytest.approx(T_1, rel=1e-5))
-        assert Estimate.of([4.0]).half is None
-        assert Estimate.of([1.0, math.inf]).half is None
-        assert Estimate.of([1.0, math.inf]).mean == math.inf
-        widths = half_width(np.array([[1.0, math.inf], [3.0, 1.0]]))
-        assert widths[0] == pytest.approx(T_1, rel=1e-5)
-        assert np.isnan(widths[1])
 
     def test_trials_that_end_early_count_as_far_as_they_came(self, tmp_path: Path) -> None:
         """A budget that one channel meets sooner than another."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import fl.experiment.report.writing
-from fl.experiment.folder import RunFolder
-from tests.fl.experiment.report_material import make_sweep, table
+import fl.report.writing
+from fl.run.folder import RunFolder
+from tests.fl.report.report_material import make_sweep, table
 
 Command = Callable[..., Any]
 Snapshot = Callable[[Path], dict[str, str]]
@@ -18,7 +18,7 @@ Snapshot = Callable[[Path], dict[str, str]]
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fl.experiment.report.writing, "draw_study", lambda study, key: [])
+    monkeypatch.setattr(fl.report.writing, "draw_study", lambda study, key: [])
 
 
 @pytest.fixture

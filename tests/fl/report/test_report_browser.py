@@ -12,8 +12,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from fl.experiment.report import write_report
-from tests.fl.experiment.report_material import exact, losses, paper
+from fl.report import write_report
+from tests.fl.report.report_material import exact, losses, paper
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser: apt-get install --no-install-recommends chromium")

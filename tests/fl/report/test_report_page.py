@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-import fl.experiment.arithmetic
-import fl.experiment.report.writing
-from fl.experiment.report import build_report, write_report
-from fl.experiment.report.writing import Report
-from tests.fl.experiment.report_material import (
+import fl.report.writing
+import fl.run.arithmetic
+from fl.report import build_report, write_report
+from fl.report.writing import Report
+from tests.fl.report.report_material import (
     NAMES,
     SLUGS,
     make_sweep,
@@ -168,7 +168,7 @@ def test_the_same_folder_makes_the_same_bytes(algorithms: Path, both: Report) ->
 
 
 def test_writing_again_replaces(algorithms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fl.experiment.report.writing, "draw_study", lambda study, key: [])
+    monkeypatch.setattr(fl.report.writing, "draw_study", lambda study, key: [])
     (tmp_path / "page.html").write_text("half a page")
     assert write_report([algorithms], tmp_path / "page.html", bound=False) == tmp_path / "page.html"
     assert (tmp_path / "page.html").read_text() == without_pictures(algorithms)
@@ -229,8 +229,8 @@ def test_timing(both: Report) -> None:
 
 
 def test_speed_against_this_machine(algorithms: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fl.experiment.report.writing, "draw_study", lambda study, key: [])
-    monkeypatch.setattr(fl.experiment.arithmetic, "sgemm_flops_per_second", lambda clock: 3e9)
+    monkeypatch.setattr(fl.report.writing, "draw_study", lambda study, key: [])
+    monkeypatch.setattr(fl.run.arithmetic, "sgemm_flops_per_second", lambda clock: 3e9)
     page = build_report([algorithms], algorithms / "report.html", bound=False, speed=True).page
     head, row = table(page, "The sweep took")[:2]
     assert head[-1] == "times sgemm’s CPU time"

@@ -11,15 +11,17 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fl.errors import ModelError
-from fl.experiment import arithmetic
-from fl.experiment.arithmetic import flops_per_uplink, flops_per_uplink_of, multiply, plain_flops
-from fl.experiment.assemble import assemble
-from fl.experiment.config import parse_config
-from fl.experiment.folder import RunFolder
-from fl.experiment.runner import run_experiment
-from fl.learning import autograd
+from fl.learning.autograd import AutogradTrainer
 from fl.learning.batches import epoch_orders
 from fl.learning.model import build_mlp, flatten
+from fl.learning.settings import LocalSettings
+from fl.learning.trainer import ClientData
+from fl.run import arithmetic
+from fl.run.arithmetic import flops_per_uplink, flops_per_uplink_of, multiply, plain_flops
+from fl.run.assemble import assemble
+from fl.run.config import parse_config
+from fl.run.folder import RunFolder
+from fl.run.runner import run_experiment
 
 
 def counted(work: Callable[[], object]) -> int:
@@ -33,9 +35,9 @@ def test_the_plain_loop_has_these_flops() -> None:
     rng = np.random.default_rng(1)
 
     def train() -> None:
-        x, y = torch.rand(21, 30), torch.from_numpy(rng.integers(5, size=21))
+        data = ClientData(torch.rand(21, 30), torch.from_numpy(rng.integers(5, size=21)))
         orders = epoch_orders(21, 3, rng)
-        autograd.sgd_update(model, flatten(model), x, y, orders, batch_size=8, lr=0.1, momentum=0.5, mu=0.1)
+        AutogradTrainer(model).sgd_update(flatten(model), data, orders, LocalSettings(batch_size=8), 0.1)
 
     assert plain_flops(samples=21, epochs=3, features=30, hidden=12, classes=5) == counted(train)
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from fl.errors import ConfigError
-from fl.experiment import run
-from fl.experiment.config import load_config, parse_config
-from fl.experiment.folder import RunFolder
-from fl.experiment.runner import FINISHED, RunResult, UplinkMetrics
 from fl.privacy.accountant import Accountant, epsilon_liu_simeone, epsilon_paper
 from fl.privacy.ledger import read_ledger
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
+from fl.run import run
+from fl.run.config import load_config, parse_config
+from fl.run.folder import RunFolder
+from fl.run.runner import FINISHED, RunResult, UplinkMetrics
 from phy.errors import AirdpError
 
 Tiny = Callable[..., dict[str, Any]]

@@ -14,12 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-import fl.experiment.figures
+import fl.run.figures
 from fl.errors import ConfigError, LedgerError, ModelError, RunFolderError
-from fl.experiment import run
-from fl.experiment.assemble import assemble
-from fl.experiment.config import RunConfig, load_config
-from fl.experiment.convergence import (
+from fl.learning.convergence import Form
+from fl.learning.curvature import loss_and_gradient
+from fl.learning.evaluate import evaluate
+from fl.learning.model import unflatten_into
+from fl.learning.workforce import single_threaded_torch
+from fl.privacy.ledger import Ledger, read_ledger
+from fl.run import run
+from fl.run.assemble import assemble
+from fl.run.bound import (
     GIVEN,
     HESSIAN_STEPS,
     EstimatedConstants,
@@ -28,13 +33,8 @@ from fl.experiment.convergence import (
     premises_not_met,
     record_of_run,
 )
-from fl.experiment.folder import RunFolder
-from fl.learning.convergence import Form
-from fl.learning.curvature import loss_and_gradient
-from fl.learning.evaluate import evaluate
-from fl.learning.model import unflatten_into
-from fl.learning.workforce import single_threaded_torch
-from fl.privacy.ledger import Ledger, read_ledger
+from fl.run.config import RunConfig, load_config
+from fl.run.folder import RunFolder
 
 Command = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("one_thread", "no_waiting")
@@ -60,7 +60,7 @@ ALL_GIVEN = {
 
 def small_run(folder: Path, *overrides: str, name: str = "quickstart") -> Path:
     with pytest.MonkeyPatch.context() as patch, single_threaded_torch():
-        patch.setattr(fl.experiment.figures, "draw_run", lambda folder: None)
+        patch.setattr(fl.run.figures, "draw_run", lambda folder: None)
         return run(load_config(name, [*SMALL, *overrides]), folder).out
 
 
@@ -446,7 +446,7 @@ def test_run_that_stopped_on_the_way_counts_what_it_made(tmp_path: Path, monkeyp
         if metrics.uplink == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(fl.experiment.figures, "draw_run", lambda folder: None)
+    monkeypatch.setattr(fl.run.figures, "draw_run", lambda folder: None)
     config = load_config("quickstart", SMALL)
     with pytest.raises(KeyboardInterrupt):
         run(config, tmp_path / "run", on_uplink=stop)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fl.errors import ConfigError
-from fl.experiment.config import RunConfig, load_config, parse_config, shipped_configs
-from fl.privacy.mechanism import Label
+from fl.privacy.sensitivity import Label
+from fl.run.config import RunConfig, load_config, parse_config, shipped_configs
 
 SECTIONS = tuple(name for name in RunConfig.model_fields if name not in ("name", "description", "seed"))
 
@@ -400,6 +400,7 @@ OTHER: dict[str, Any] = {
     "uplink.kind": "ideal",
     "channel.fading": "static",
     "channel.path": "gains.csv",
+    "radio.confidence": 0.9999,
     "power.alpha_u": "largest",
     "power.backoff": "actual",
     "power.aggregate": "literal",
@@ -412,6 +413,7 @@ OTHER: dict[str, Any] = {
     "privacy.neighbours": "replace-one",
     "privacy.accountant": "exact",
     "data.synthetic_iid": False,
+    "radio.diagnosis": False,
     "data.test_fraction": 0.3,
     "local.momentum": 0.25,
     "privacy.delta": 1e-6,
@@ -436,16 +438,22 @@ def _changed(section: str, key: str, values: list[object]) -> RunConfig:
     raise AssertionError(f"no other value of {section}.{key} is allowed among {values}")
 
 
-def test_the_digest_ignores_workers_and_description_only() -> None:
+def test_the_digest_ignores_workers_description_captures_and_where_a_calibration_lies() -> None:
     plain = RunConfig()
     for section, key in _leaves(plain):
         place = f"{section}.{key}"
-        # Below 1 it needs an external jammer, see below.
-        if place != "jammer.availability":
+        # They go with other values of other keys only, see below.
+        depending = {"jammer.availability", "radio.calibration", "radio.record", "radio.record_sent", "audit.canaries"}
+        if place not in depending:
             values = [OTHER[place]] if place in OTHER else _another(getattr(getattr(plain, section), key))
             assert (_changed(section, key, values).digest() == plain.digest()) == (place == "local.workers"), place
     external = parse_config({"jammer": {"role": "external"}})
     assert parse_config({"jammer": {"role": "external", "availability": 0.5}}).digest() != external.digest()
+    record: dict[str, Any] = {"local": {"mode": "record"}}
+    assert parse_config({**record, "audit": {"canaries": 5}}).digest() != parse_config(record).digest()
+    radio: dict[str, Any] = {"uplink": {"kind": "radio"}}
+    for uncounted in ({"calibration": "x"}, {"record": "last"}, {"record": "all", "record_sent": True}):
+        assert parse_config({**radio, "radio": uncounted}).digest() == parse_config(radio).digest()
     assert parse_config({"description": "other"}).digest() == plain.digest()
     assert parse_config({"name": "other"}).digest() != plain.digest()
     assert parse_config({"seed": 2}).digest() != plain.digest()

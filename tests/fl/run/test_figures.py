@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from fl.experiment import figures, run
-from fl.experiment.folder import RunFolder
 from fl.privacy.ledger import read_ledger
+from fl.run import figures, run
+from fl.run.folder import RunFolder
 
 Tiny = Callable[..., dict[str, Any]]
 NAMES = ["learning.png", "power.png", "privacy.png"]
@@ -80,7 +80,7 @@ def folder(tmp_path: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> RunFo
 def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
     """Figures are kept instead of written."""
     kept: dict[str, Figure] = {}
-    monkeypatch.setattr(figures, "_save", lambda folder, name, figure: kept.update({name: figure}))
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path: kept.update({path.stem: figure}))
     return kept
 
 
@@ -137,7 +137,7 @@ def test_metrics_with_infinite_values_are_drawn(folder: RunFolder) -> None:
 def test_drawing_again_replaces(folder: RunFolder) -> None:
     folder.figures_path.mkdir()
     (folder.figures_path / "learning.png").write_bytes(b"half a picture")
-    (folder.figures_path / ".power.tmp.png").write_bytes(b"left by a kill")
+    (folder.figures_path / ".power.png.tmp").write_bytes(b"left by a kill")
     figures.draw_run(folder)
     assert sorted(path.name for path in folder.figures_path.iterdir()) == NAMES
     for name in NAMES:

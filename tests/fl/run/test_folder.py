@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fl.errors import RunFolderError
-from fl.experiment.config import RunConfig
-from fl.experiment.folder import Checkpoint, RunFolder, created, is_unused, locked
+from fl.run.config import RunConfig
+from fl.run.folder import Checkpoint, RunFolder, created, is_unused, locked
 
 SAVED = Checkpoint(3, np.linspace(-1, 1, 20).astype(np.float32), "a" * 64)
 

@@ -12,19 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fl.durable
-import fl.experiment.figures
-import fl.experiment.runner
 import fl.privacy.ledger
+import fl.run.figures
+import fl.run.runner
+import hardware.foundation.durable
 from fl.errors import LedgerError, RunFolderError
-from fl.experiment import run
-from fl.experiment.folder import Checkpoint, RunFolder
-from fl.experiment.runner import FINISHED, RunResult, UplinkMetrics
+from fl.learning.local import LocalTraining
 from fl.privacy.accountant import Accountant
 from fl.privacy.ledger import Ledger, LedgerContents, read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.statement import state_privacy
-from fl.uplink.contract import Aggregate, Prepared, UplinkPlan
+from fl.run import run
+from fl.run.folder import Checkpoint, RunFolder
+from fl.run.runner import FINISHED, RunResult, UplinkMetrics
+from fl.uplink.contract import Aggregate, Updates, UplinkPlan
 from fl.uplink.symbol import SymbolUplink
 from phy.errors import AirdpError
 
@@ -50,9 +51,12 @@ def air(monkeypatch: pytest.MonkeyPatch) -> Air:
     witness = Air()
     exchange = SymbolUplink.exchange
 
-    def watched(self: SymbolUplink, plan: UplinkPlan, prepared: Prepared) -> Aggregate:
-        witness.sent.append(plan.mechanism)
-        return exchange(self, plan, prepared)
+    def watched(self: SymbolUplink, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+        def send() -> None:
+            authorise()
+            witness.sent.append(plan.mechanism)
+
+        return exchange(self, plan, updates, send)
 
     monkeypatch.setattr(SymbolUplink, "exchange", watched)
     return witness
@@ -62,7 +66,7 @@ def air(monkeypatch: pytest.MonkeyPatch) -> Air:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     """The run that nothing interrupts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fl.experiment.figures, "draw_run", lambda folder: None)
+        patch.setattr(fl.run.figures, "draw_run", lambda folder: None)
         return run(sections_of(), tmp_path_factory.mktemp("whole") / "run")
 
 
@@ -150,18 +154,18 @@ def test_a_run_stopped_after_every_uplink(tmp_path: Path, whole: RunResult, air:
 
 POINTS: dict[str, tuple[object, str]] = {
     "plan": (SymbolUplink, "plan"),
-    "prepare": (SymbolUplink, "prepare"),
+    "signals": (SymbolUplink, "_signals"),
     "authorise": (Ledger, "authorise"),
     "exchange": (SymbolUplink, "exchange"),
     "metrics": (RunFolder, "append_metrics"),
     "checkpoint": (RunFolder, "save_checkpoint"),
     "account": (Ledger, "account"),
-    "training": (fl.experiment.runner, "train_client"),
-    "evaluation": (fl.experiment.runner, "evaluate"),
+    "training": (LocalTraining, "update"),
+    "evaluation": (fl.run.runner, "evaluate"),
     "keeping metrics": (RunFolder, "keep_metrics_until"),
     "opening the ledger": (Ledger, "open"),
     "a row of the ledger": (Ledger, "_append"),
-    "figures": (fl.experiment.figures, "draw_run"),
+    "figures": (fl.run.figures, "draw_run"),
     "result": (RunFolder, "write_json"),
     "an append": (fl.privacy.ledger, "append_durably"),
     "a replacement": (fl.privacy.ledger, "write_atomically"),
@@ -232,7 +236,7 @@ def test_many_crashes_in_one_run(tmp_path: Path, whole: RunResult, air: Air, see
 def test_a_row_that_a_crash_tore_is_finished(
     tmp_path: Path, whole: RunResult, air: Air, row: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, rows = fl.durable.append_durably, 0
+    append, rows = hardware.foundation.durable.append_durably, 0
 
     def tearing(path: Path, content: bytes) -> None:
         nonlocal rows
@@ -387,7 +391,7 @@ def _remove(name: str) -> Callable[[Path], None]:
 
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "ledger lost three rows": (lambda folder: _cut(folder, 3), "lacks rows"),
-    "ledger lost all but its first row": (lambda folder: _cut(folder, 5), "lacks rows"),
+    "ledger lost all but its first row": (lambda folder: _cut(folder, 4), "lacks rows"),
     "ledger edited": (_edit, "does not match its hash"),
     "ledger truncated": (_truncate, "is truncated"),
     "ledger truncated in an earlier row": (_truncate_deeper_than_one_row, "ledger"),
@@ -489,7 +493,7 @@ def test_a_full_disk_stops_the_run_and_it_goes_on_when_there_is_space(
     tmp_path: Path, whole: RunResult, air: Air
 ) -> None:
     folder = tmp_path / "run"
-    append, calls = fl.durable.append_durably, 0
+    append, calls = hardware.foundation.durable.append_durably, 0
 
     def full(path: Path, content: bytes) -> None:
         nonlocal calls

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from fl.errors import ConfigError, DataError, ModelError, PrivacyError, RunFolderError
-from fl.experiment import run
-from fl.experiment.config import load_config, parse_config
-from fl.experiment.folder import RunFolder
-from fl.experiment.runner import BUDGET_SPENT, FINISHED, RunResult, UplinkMetrics
 from fl.privacy.accountant import Accountant, epsilon_paper
 from fl.privacy.ledger import LedgerContents, read_ledger
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
+from fl.run import run
+from fl.run.config import load_config, parse_config
+from fl.run.folder import RunFolder
+from fl.run.runner import BUDGET_SPENT, FINISHED, RunResult, UplinkMetrics
 from fl.uplink.contract import Aggregate
 from fl.uplink.symbol import SymbolUplink
 from phy.errors import AirdpError
@@ -79,7 +79,15 @@ def test_what_a_result_says(tmp_path: Path, tiny: Tiny) -> None:
 def test_what_a_folder_holds(tmp_path: Path, tiny: Tiny) -> None:
     result = run(tiny(), tmp_path / "run")
     names = {path.name for path in result.out.iterdir()}
-    expected = {"config.toml", "versions.json", "partition.json", "ledger.jsonl", "metrics.jsonl", "checkpoint.npz"}
+    expected = {
+        "config.toml",
+        "versions.json",
+        "inputs.json",
+        "partition.json",
+        "ledger.jsonl",
+        "metrics.jsonl",
+        "checkpoint.npz",
+    }
     assert expected | {"result.json"} <= names
     assert not [name for name in names if name.endswith(".tmp")]
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -418,8 +426,8 @@ def test_a_model_that_is_not_finite_ends_the_run_and_is_charged(
 ) -> None:
     exchange = SymbolUplink.exchange
 
-    def broken(self: SymbolUplink, plan: Any, prepared: Any) -> Aggregate:
-        got = exchange(self, plan, prepared)
+    def broken(self: SymbolUplink, plan: Any, *rest: Any) -> Aggregate:
+        got = exchange(self, plan, *rest)
         if plan.uplink == 3:
             got.values[0] = np.inf
         return got
@@ -437,8 +445,8 @@ def test_numbers_that_json_has_not_do_not_stop_a_run(
 ) -> None:
     exchange = SymbolUplink.exchange
 
-    def odd(self: SymbolUplink, plan: Any, prepared: Any) -> Aggregate:
-        got = exchange(self, plan, prepared)
+    def odd(self: SymbolUplink, plan: Any, *rest: Any) -> Aggregate:
+        got = exchange(self, plan, *rest)
         return replace(got, noise_norm=math.inf, diagnostics={"snr_db": -math.inf, "cfo_hz": 1.5})
 
     monkeypatch.setattr(SymbolUplink, "exchange", odd)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fl.experiment.cli import main
-from fl.experiment.commands.reproduce import EXPERIMENTS
-from fl.experiment.config import AlgorithmName
-from fl.experiment.sweep_plan import load_plan
+from fl.cli.experiments.reproduce import EXPERIMENTS
+from fl.cli.main import main
 from fl.privacy.accountant import epsilon_paper
+from fl.run.config import AlgorithmName
+from fl.sweep.plan import load_plan
 from fl.uplink.jammer import JammerRole
 from fl.uplink.modes import PowerControl
 

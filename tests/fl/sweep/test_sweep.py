@@ -1,27 +1,28 @@
 """`airdp sweep` on a Dask cluster within this process: what it runs, tells, keeps and refuses."""
 
 import json
-import math
+import re
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import tomli_w
-from scipy.stats import t
 
-import fl.experiment.sweep_cluster
-from fl.errors import RunFolderError, SweepError
-from fl.experiment import run
-from fl.experiment.folder import RunFolder, locked
-from fl.experiment.sweep import SweepProgress, run_sweep
-from fl.experiment.sweep_plan import SweepFolder, load_plan
-from fl.experiment.sweep_summary import half_interval_95
+import fl.sweep.cluster
+from fl.errors import ConfigError, RunFolderError, SweepError
 from fl.privacy.ledger import read_ledger
+from fl.run import run
+from fl.run.folder import RunFolder, locked
+from fl.sweep.expectation import expect
+from fl.sweep.plan import SweepFolder, load_plan
+from fl.sweep.schedule import run_sweep
+from fl.sweep.session import SweepProgress
 from tests.conftest import TINY, Outcome
-from tests.fl.experiment.test_bad_input import assert_refused
+from tests.fl.cli.test_bad_input import assert_refused
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
@@ -237,12 +238,12 @@ def test_a_failed_trial_ends_the_sweep_with_its_name_and_reason(
 def test_a_defect_in_a_worker_is_not_hidden(
     cluster: str, grid: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import fl.experiment.runner
+    import fl.run.runner
 
     def fail(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(fl.experiment.runner, "evaluate", fail)
+    monkeypatch.setattr(fl.run.runner, "evaluate", fail)
     with pytest.raises(ZeroDivisionError, match="a defect"):
         run_sweep(load_plan(str(grid)), out, cluster=cluster)
 
@@ -313,7 +314,7 @@ def test_what_a_sweep_refuses(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AIRDP_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(fl.experiment.sweep_cluster, "ANSWER_S", 0.5)
+    monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
     refused([grid, *options], *parts)
 
 
@@ -328,7 +329,7 @@ def test_another_server_than_a_scheduler(
 
     from distributed import Client
 
-    monkeypatch.setattr(fl.experiment.sweep_cluster, "ANSWER_S", 0.5)
+    monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         refused([grid, "--out", out, "--cluster", address], "no Dask scheduler answers at", "waited")
@@ -340,7 +341,7 @@ def test_another_server_than_a_scheduler(
 def test_clusters_without_the_right_workers(
     refused: Callable[..., None], grid: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fl.experiment.sweep_cluster, "ANSWER_S", 0.5)
+    monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
     with make_cluster(n_workers=0) as made:
         address = made.scheduler_address
         refused([grid, "--out", out, "--cluster", address], "has no workers", f"`dask worker {address} --nthreads 1`")
@@ -352,14 +353,9 @@ def test_clusters_without_the_right_workers(
 def test_a_worker_unlike_this_machine(
     refused: Callable[..., None], grid: Path, out: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fl.experiment import sweep_worker
-
     # The worker is in this process: what is expected of it is changed instead of what it has.
-    real = sweep_worker.expect
     for change in ({"code_sha256": "0"}, {"parts_sha256": "0"}, {"update_sha256": "0"}):
-        from dataclasses import replace
-
-        monkeypatch.setattr("fl.experiment.sweep.expect", lambda *given, change=change: replace(real(*given), **change))
+        monkeypatch.setattr("fl.sweep.schedule.expect", lambda *given, change=change: replace(expect(*given), **change))
         refused([grid, "--out", out, "--cluster", cluster], "worker tcp://127.0.0.1:")
 
 
@@ -390,16 +386,28 @@ def test_one_sweep_at_a_time_in_a_folder(command: Command, cluster: str, grid: P
     assert command(*options).code == 0
 
 
-def test_real_radios_serve_one_trial_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fl.experiment import sweep
+@pytest.mark.parametrize(
+    ("radio", "said"),
+    [
+        ("backend='pluto'", "uses real radios, which only one trial can have at a time: use --jobs 1"),
+        ("lab='gnuradio'", "uses the address tcp://127.0.0.1:5702 (gnuradio.monitor), which only one trial can have"),
+    ],
+)
+def test_what_only_one_run_can_have_serves_one_trial_at_a_time(radio: str, said: str) -> None:
+    from fl.sweep import schedule as sweep
 
-    plan = load_plan("loopback")
-    assert sweep._check_jobs(plan.points, 3, None) == 3
-    monkeypatch.setattr(sweep, "_OWN_AIR", ())
-    assert sweep._check_jobs(plan.points, None, None) == sweep._check_jobs(plan.points, 1, None) == 1
+    points = load_plan("loopback", [f"radio.{radio}"]).points
+    assert sweep._check_jobs(points, None, None) == sweep._check_jobs(points, 1, None) == 1
     for jobs, cluster in ((2, None), (None, "tcp://localhost:1")):
-        with pytest.raises(Exception, match="only one trial can have at a time"):
-            sweep._check_jobs(plan.points, jobs, cluster)
+        with pytest.raises(ConfigError, match=re.escape(said)):
+            sweep._check_jobs(points, jobs, cluster)
+
+
+@pytest.mark.parametrize("backend", ["loopback", "pluto-virtual", "gnuradio"])
+def test_air_that_each_run_has_for_itself_serves_many(backend: str) -> None:
+    from fl.sweep import schedule as sweep
+
+    assert sweep._check_jobs(load_plan("loopback", [f"radio.backend='{backend}'"]).points, 3, None) == 3
 
 
 def test_a_cluster_that_goes_away_is_told(grid: Path, out: Path) -> None:
@@ -417,11 +425,3 @@ def test_a_cluster_that_goes_away_is_told(grid: Path, out: Path) -> None:
     finally:
         made.close()
     assert not list(out.glob(".running-*"))
-
-
-def test_the_interval_is_students() -> None:
-    assert half_interval_95([0.5]) is None
-    values = [0.61, 0.58, 0.64, 0.60, 0.57]
-    low, high = t.interval(0.95, 4, statistics.fmean(values), statistics.stdev(values) / math.sqrt(5))
-    assert half_interval_95(values) == pytest.approx((high - low) / 2)
-    assert half_interval_95([0.5, 0.5, 0.5]) == 0.0

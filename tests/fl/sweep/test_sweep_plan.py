@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fl.errors import ConfigError, RunFolderError
-from fl.experiment.config import AlgorithmName, load_config, shipped_configs
-from fl.experiment.folder import RunFolder
-from fl.experiment.sweep_plan import SweepFolder, SweepPlan, load_plan, shipped_sweeps
+from fl.run.config import AlgorithmName, load_config, shipped_configs
+from fl.run.folder import RunFolder
+from fl.sweep.plan import SweepFolder, SweepPlan, load_plan, shipped_sweeps
 from tests.conftest import Outcome
 
 GRID = """

@@ -19,13 +19,14 @@ import pytest
 import tomli_w
 from distributed import Client
 
-import fl.experiment.sweep
+import fl.sweep.session
 from fl.errors import SweepError
-from fl.experiment import run
-from fl.experiment.sweep import SweepProgress, run_sweep
-from fl.experiment.sweep_plan import SweepFolder, load_plan
-from fl.experiment.sweep_summary import summarise
 from fl.privacy.ledger import read_ledger
+from fl.run import run
+from fl.sweep.plan import SweepFolder, load_plan
+from fl.sweep.schedule import run_sweep
+from fl.sweep.session import SweepProgress
+from fl.sweep.summary import summarise_sweep
 from tests.conftest import REPOSITORY, START, Outcome
 
 # Most of the time goes into starting Python with PyTorch in each process, which takes long on a busy machine.
@@ -66,10 +67,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def models(home: Path) -> dict[str, list[str]]:
     """Digests of the models of plain runs by point, trial 1 first."""
-    import fl.experiment.figures
+    import fl.run.figures
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fl.experiment.figures, "draw_run", lambda folder: None)
+        patch.setattr(fl.run.figures, "draw_run", lambda folder: None)
         return {
             name: [
                 run({**CONFIG, "seed": seed, "algorithm": {"name": name}}, home / f"{name}-{seed}").model_sha256
@@ -136,7 +137,7 @@ def resumes_of(out: Path) -> dict[str, int]:
 
 
 def models_of(out: Path) -> dict[str, list[str]]:
-    return {summary.point.slug: list(summary.model_sha256) for summary in summarise(SweepFolder(out))}
+    return {summary.point.slug: list(summary.model_sha256) for summary in summarise_sweep(SweepFolder(out))}
 
 
 def assert_whole(out: Path) -> None:
@@ -208,7 +209,7 @@ def test_a_trial_that_takes_its_workers_down_is_given_up(
     (home / "deadly.py").write_text(DEADLY)
     monkeypatch.syspath_prepend(home)
     plan = load_plan(str(home / "victim.toml"), ["model.module=deadly:Net"])
-    monkeypatch.setattr(fl.experiment.sweep, "_VAIN_ATTEMPTS", 2)
+    monkeypatch.setattr(fl.sweep.session, "_VAIN_ATTEMPTS", 2)
     with pytest.raises(SweepError, match="trial 1 of point 'victim' took several workers down before its next uplink"):
         run_sweep(plan, home / "deadly", jobs=1)
     assert workers_of(os.getpid()) == []

@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-import fl.experiment.sweep_worker
-from fl.experiment import run
-from fl.experiment.config import RunConfig, parse_config
-from fl.experiment.folder import RunFolder
-from fl.experiment.sweep_worker import Expected, Outcome, Trial, expect, find_fault, run_trial, software, sources_sha256
+import fl.sweep.worker
 from fl.privacy.ledger import read_ledger
+from fl.run import run
+from fl.run.config import RunConfig, parse_config
+from fl.run.folder import RunFolder
+from fl.sweep.expectation import expect
+from fl.sweep.worker import Ending, Failed, Finished, Stopped, TrialTask, run_trial
 
 pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting")
 Events = list[dict[str, Any]]
-FINISHED, STOPPED = Outcome(finished=True), Outcome(finished=False)
+FINISHED, STOPPED = Finished(), Stopped()
 
 
 @pytest.fixture
@@ -31,17 +32,23 @@ def config(tiny: Callable[..., dict[str, Any]]) -> RunConfig:
 
 
 @pytest.fixture
-def trial(tmp_path: Path, config: RunConfig) -> Trial:
+def trial(tmp_path: Path, config: RunConfig) -> TrialTask:
     (tmp_path / "point").mkdir()
     (tmp_path / "flag").touch()
-    return Trial("point", 1, config, RunFolder(tmp_path / "point" / "trial-01"), tmp_path / "flag", None)
+    return TrialTask("point", 1, config, RunFolder(tmp_path / "point" / "trial-01"), tmp_path / "flag", None)
 
 
-def result_of(trial: Trial) -> Any:
+def result_of(trial: TrialTask) -> Any:
     return trial.folder.read_json("result.json")
 
 
-def test_a_trial_is_the_run_of_its_config(trial: Trial, tmp_path: Path) -> None:
+def failure_of(trial: TrialTask) -> str:
+    ending = run_trial(trial, lambda event: None)
+    assert isinstance(ending, Failed)
+    return ending.reason
+
+
+def test_a_trial_is_the_run_of_its_config(trial: TrialTask, tmp_path: Path) -> None:
     events: Events = []
     assert run_trial(trial, events.append) == FINISHED
     assert result_of(trial)["model_sha256"] == run(trial.config, tmp_path / "alone").model_sha256
@@ -52,7 +59,7 @@ def test_a_trial_is_the_run_of_its_config(trial: Trial, tmp_path: Path) -> None:
     assert sorted(path.name for path in trial.folder.path.parent.iterdir()) == ["trial-01"]
 
 
-def test_a_finished_trial_is_not_touched(trial: Trial, snapshot: Callable[[Path], dict[str, str]]) -> None:
+def test_a_finished_trial_is_not_touched(trial: TrialTask, snapshot: Callable[[Path], dict[str, str]]) -> None:
     run_trial(trial, lambda event: None)
     before, events = snapshot(trial.folder.path.parent), Events()
     assert run_trial(trial, events.append) == FINISHED
@@ -60,7 +67,7 @@ def test_a_finished_trial_is_not_touched(trial: Trial, snapshot: Callable[[Path]
 
 
 def test_a_trial_stops_after_the_uplink_in_which_the_sweep_ended_and_goes_on_from_there(
-    trial: Trial, tmp_path: Path
+    trial: TrialTask, tmp_path: Path
 ) -> None:
     def say(event: dict[str, Any]) -> None:
         if event["uplink"] == 2:
@@ -79,30 +86,28 @@ def test_a_trial_stops_after_the_uplink_in_which_the_sweep_ended_and_goes_on_fro
     assert result["transmissions_charged"] == 4
 
 
-def test_a_trial_of_a_sweep_that_is_over_leaves_no_trace(trial: Trial) -> None:
+def test_a_trial_of_a_sweep_that_is_over_leaves_no_trace(trial: TrialTask) -> None:
     trial.flag.unlink()
     assert run_trial(trial, lambda event: None) == STOPPED
     assert list(trial.folder.path.parent.iterdir()) == []
 
 
-def test_what_the_user_can_mend_is_told_in_one_line(trial: Trial, config: RunConfig) -> None:
+def test_what_the_user_can_mend_is_told_in_one_line(trial: TrialTask, config: RunConfig) -> None:
     bad = config.model_copy(update={"local": config.local.model_copy(update={"lr": 1e9, "epochs": 20})})
-    outcome = run_trial(replace(trial, config=bad), lambda event: None)
-    assert not outcome.finished
-    assert "lower the learning rate" in outcome.error
+    assert "lower the learning rate" in failure_of(replace(trial, config=bad))
     other = config.model_copy(update={"seed": 99})
-    assert "holds another run (differs in " in run_trial(replace(trial, config=other), lambda event: None).error
+    assert "holds another run (differs in " in failure_of(replace(trial, config=other))
 
 
-def test_a_full_disk_is_told(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told(trial: TrialTask, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(RunFolder, "append_metrics", full)
-    assert "No space left on device" in run_trial(trial, lambda event: None).error
+    assert "No space left on device" in failure_of(trial)
 
 
-def test_a_defect_is_not_hidden(trial: Trial) -> None:
+def test_a_defect_is_not_hidden(trial: TrialTask) -> None:
     def say(event: dict[str, Any]) -> None:
         raise ZeroDivisionError
 
@@ -110,7 +115,7 @@ def test_a_defect_is_not_hidden(trial: Trial) -> None:
         run_trial(trial, say)
 
 
-def test_time_adds_up_over_the_processes_that_worked_on_a_trial(trial: Trial) -> None:
+def test_time_adds_up_over_the_processes_that_worked_on_a_trial(trial: TrialTask) -> None:
     def stop_after(uplink: int) -> Callable[[dict[str, Any]], None]:
         def say(event: dict[str, Any]) -> None:
             if event["uplink"] == uplink:
@@ -135,11 +140,11 @@ def test_time_adds_up_over_the_processes_that_worked_on_a_trial(trial: Trial) ->
     assert 500 < both["cpu_seconds"] <= 500 + time.process_time() - cpu_started
 
 
-def test_damaged_timing_is_told(trial: Trial) -> None:
+def test_damaged_timing_is_told(trial: TrialTask) -> None:
     for content in ("{}", "[]", "{"):
         trial.folder.path.mkdir(exist_ok=True)
         (trial.folder.path / "timing.json").write_text(content)
-        assert "timing.json" in run_trial(trial, lambda event: None).error
+        assert "timing.json" in failure_of(trial)
 
 
 HOLD = """
@@ -152,7 +157,7 @@ input()
 
 
 @pytest.fixture
-def holder(trial: Trial) -> Iterator[subprocess.Popen[str]]:
+def holder(trial: TrialTask) -> Iterator[subprocess.Popen[str]]:
     """Another process in the trial, as a worker that was given up for lost and lives."""
     lock = trial.folder.path.with_name(".trial-01.lock")
     with subprocess.Popen(
@@ -165,10 +170,10 @@ def holder(trial: Trial) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_trial_waits_for_whoever_else_is_in_it(
-    trial: Trial, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+    trial: TrialTask, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fl.experiment.sweep_worker, "_PAUSE_S", 0.02)
-    outcomes: list[Outcome] = []
+    monkeypatch.setattr(fl.sweep.worker, "_PAUSE_S", 0.02)
+    outcomes: list[Ending] = []
     thread = threading.Thread(target=lambda: outcomes.append(run_trial(trial, lambda event: None)))
     thread.start()
     time.sleep(0.2)
@@ -180,20 +185,20 @@ def test_a_trial_waits_for_whoever_else_is_in_it(
 
 
 @pytest.mark.usefixtures("holder")
-def test_a_trial_that_waits_ends_with_the_sweep(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fl.experiment.sweep_worker, "_PAUSE_S", 0.02)
+def test_a_trial_that_waits_ends_with_the_sweep(trial: TrialTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fl.sweep.worker, "_PAUSE_S", 0.02)
     threading.Timer(0.2, trial.flag.unlink).start()
     assert run_trial(trial, lambda event: None) == STOPPED
 
 
 @pytest.mark.usefixtures("holder")
-def test_a_trial_does_not_wait_for_ever(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fl.experiment.sweep_worker, "_PAUSE_S", 0.02)
-    monkeypatch.setattr(fl.experiment.sweep_worker, "_PATIENCE_S", 0.2)
-    assert "another process is in" in run_trial(trial, lambda event: None).error
+def test_a_trial_does_not_wait_for_ever(trial: TrialTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fl.sweep.worker, "_PAUSE_S", 0.02)
+    monkeypatch.setattr(fl.sweep.worker, "_PATIENCE_S", 0.2)
+    assert "another process is in" in failure_of(trial)
 
 
-def test_a_trial_is_locked_while_it_runs(trial: Trial) -> None:
+def test_a_trial_is_locked_while_it_runs(trial: TrialTask) -> None:
     def say(event: dict[str, Any]) -> None:
         with trial.folder.path.with_name(".trial-01.lock").open("w") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,7 +209,7 @@ def test_a_trial_is_locked_while_it_runs(trial: Trial) -> None:
     assert len(seen) == 5
 
 
-def test_what_a_killed_process_was_preparing_is_removed(trial: Trial) -> None:
+def test_what_a_killed_process_was_preparing_is_removed(trial: TrialTask) -> None:
     scratch = trial.folder.path.with_name(".trial-01.abcdefgh")
     scratch.mkdir()
     (scratch / "config.toml").write_text("half")
@@ -214,90 +219,14 @@ def test_what_a_killed_process_was_preparing_is_removed(trial: Trial) -> None:
     assert sorted(path.name for path in trial.folder.path.parent.iterdir()) == [other.name, "trial-01"]
 
 
-@pytest.fixture
-def expected(config: RunConfig) -> Expected:
-    return expect("a point", config)
-
-
-def test_a_worker_like_the_others_has_no_fault(expected: Expected, tmp_path: Path) -> None:
-    assert find_fault([expected, expected], tmp_path) == ""
-    assert dict(software())["torch"] != "missing"
-
-
-@pytest.mark.parametrize(
-    ("change", "parts"),
-    [
-        (
-            {"software": tuple((name, "0.0" if name == "numpy" else version) for name, version in software())},
-            ("has other software (numpy ", ", not 0.0)"),
-        ),
-        ({"code_sha256": "0" * 64}, ("another state of airdp's sources",)),
-        ({"parts_sha256": "0" * 64}, ("finds other data for point 'a point'",)),
-        ({"update_sha256": "0" * 64}, ("rounds otherwise at point 'a point'",)),
-    ],
-    ids=["software", "sources", "data", "processor"],
-)
-def test_a_worker_unlike_the_others(
-    expected: Expected, trial: Trial, tmp_path: Path, change: dict[str, Any], parts: tuple[str, ...]
-) -> None:
-    other = replace(expected, **change)
-    for said in (
-        find_fault([expected, other], tmp_path),
-        run_trial(replace(trial, expected=other), lambda event: None).error,
-    ):
-        for part in parts:
-            assert part in said
+def test_a_worker_unlike_the_others_runs_nothing(trial: TrialTask, config: RunConfig) -> None:
+    expected = expect("a point", config)
+    assert "finds other data" in failure_of(replace(trial, expected=replace(expected, parts_sha256="0" * 64)))
     assert not trial.folder.path.exists()
     assert run_trial(replace(trial, expected=expected), lambda event: None) == FINISHED
 
 
-def test_a_worker_that_does_not_see_the_folder_or_the_data(
-    expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert f"does not see {tmp_path}" in find_fault([expected], tmp_path / "missing")
-    monkeypatch.delenv("AIRDP_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    blind = replace(expected, config=parse_config({"data": {"set": "emnist"}}))
-    said = find_fault([blind], tmp_path)
-    assert said.startswith("cannot run point 'a point': no EMNIST data")
-    assert f"as seen from {Path.cwd()}" in said
-
-
-def test_expectations_differ_with_what_results_depend_on(config: RunConfig, expected: Expected) -> None:
-    for change in ({"seed": 2}, {"model": config.model.model_copy(update={"hidden": 17})}):
-        other = expect("a point", config.model_copy(update=change))
-        assert other.parts_sha256 != expected.parts_sha256
-        assert other.update_sha256 != expected.update_sha256
-    assert expect("a point", config) == expected
-
-
-def test_a_last_digit_is_seen(config: RunConfig, expected: Expected) -> None:
-    # A learning rate with another last digit stands for a processor that rounds otherwise.
-    local = config.local.model_copy(update={"lr": config.local.lr * (1 + 1e-6)})
-    other = expect("a point", config.model_copy(update={"local": local}))
-    assert other.parts_sha256 == expected.parts_sha256
-    assert other.update_sha256 != expected.update_sha256
-
-
-def test_the_digest_of_the_sources(tmp_path: Path) -> None:
-    def place(name: str, content: str = "x = 1\n", file: str = "fl/uplink/a.py") -> Path:
-        home = tmp_path / name
-        for path in ("phy/__init__.py", "hardware/__init__.py", "calibration/__init__.py", "fl/__init__.py", file):
-            (home / path).parent.mkdir(parents=True, exist_ok=True)
-            (home / path).write_text(content if path == file else "")
-        return home
-
-    one = sources_sha256(place("one"))
-    assert sources_sha256(place("two")) == one
-    others = [place("three", "x = 2\n"), place("four", file="fl/uplink/b.py"), place("five", file="phy/a.py")]
-    assert len({one, *map(sources_sha256, others)}) == 4
-    (tmp_path / "one" / "fl" / "notes.txt").write_text("no source")
-    (tmp_path / "one" / "tests").mkdir()
-    (tmp_path / "one" / "tests" / "test_x.py").touch()
-    assert sources_sha256(tmp_path / "one") == one
-
-
-def test_events_are_plain_data(trial: Trial) -> None:
+def test_events_are_plain_data(trial: TrialTask) -> None:
     # They travel through Dask as msgpack.
     events: Events = []
     run_trial(trial, events.append)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from calibration.gains import GainsFileError, GainsTable, load_gains
 from fl.errors import ConfigError
-from fl.streams import Stream, generator
+from fl.random_streams import Stream, generator
 from fl.uplink.channel import FileChannel, RayleighChannel, StaticChannel
 
 TABLE = GainsTable(
@@ -69,6 +69,8 @@ def test_purposes_keep_their_numbers() -> None:
         "NOISE": 5,
         "JAMMER": 6,
         "BOUND": 7,
+        "AUDIT": 8,
+        "DITHER": 9,
     }
 
 

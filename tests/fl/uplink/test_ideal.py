@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fl.errors import PrivacyError
 from fl.privacy.accountant import Accountant
 from fl.privacy.clipping import clip_update
-from fl.privacy.mechanism import Label, Neighbours, SigmaOrigin
+from fl.privacy.mechanism import SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from fl.uplink.contract import as_cells, as_coordinates, cells_needed
 from fl.uplink.ideal import IdealUplink
@@ -40,14 +41,15 @@ def test_it_is_the_weighted_sum(coordinates: int, clip_norm: float) -> None:
     rng = np.random.default_rng(coordinates)
     updates = [clip_update(rng.standard_normal(coordinates).astype(np.float32), clip_norm) for _ in SIZES]
     plan = uplink.plan(1)
-    prepared = uplink.prepare(plan, enumerate(updates))
-    aggregate = uplink.exchange(plan, prepared)
+    authorised: list[None] = []
+    aggregate = uplink.exchange(plan, enumerate(updates), lambda: authorised.append(None))
+    assert len(authorised) == 1
     expected = sum(p * u.values.astype(np.float64) for p, u in zip((0.1, 0.3, 0.6), updates, strict=True))
     np.testing.assert_allclose(aggregate.values, expected, rtol=0, atol=1e-6)
     assert aggregate.values.dtype == np.float32
     assert aggregate.signal_norm == pytest.approx(float(np.linalg.norm(expected)), rel=1e-4, abs=1e-6)
     assert aggregate.noise_norm == 0.0
-    assert prepared.clipped == sum(u.norm_before > clip_norm for u in updates)
+    assert aggregate.contributions.clipped == sum(u.norm_before > clip_norm for u in updates)
 
 
 @pytest.mark.parametrize("label", list(Label))
@@ -60,12 +62,16 @@ def test_without_noise_there_is_no_privacy(label: Label) -> None:
     assert said.epsilon[Accountant.PAPER] == math.inf
 
 
+def never() -> None:
+    raise AssertionError("it was authorised")
+
+
 def test_it_refuses_what_the_symbol_uplink_refuses() -> None:
     """Learning must not be able to tell the two apart."""
     uplink = IdealUplink(SIZES, 4, 1.0, record_bounded=True)
     update = clip_update(np.ones(4, np.float32), 1.0)
     with pytest.raises(PrivacyError, match="client 0 did not clip per sample"):
-        uplink.prepare(uplink.plan(1), [(0, update)])
+        uplink.exchange(uplink.plan(1), [(0, update)], never)
     uplink = IdealUplink(SIZES, 4, 1.0, record_bounded=False)
     for updates, match in (
         ([(0, clip_update(np.ones(4, np.float32), 1.1))], "clipped to 1.1"),
@@ -74,4 +80,4 @@ def test_it_refuses_what_the_symbol_uplink_refuses() -> None:
         ([(0, update), (1, update)], "client 2 has no update"),
     ):
         with pytest.raises(PrivacyError, match=match):
-            uplink.prepare(uplink.plan(1), updates)
+            uplink.exchange(uplink.plan(1), updates, never)

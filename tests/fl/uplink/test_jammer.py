@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fl.errors import PrivacyError
 from fl.privacy.accountant import Accountant
-from fl.privacy.mechanism import Label, Neighbours, RoundMechanism, SigmaOrigin
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from fl.privacy.target import PrivacyTarget
 from fl.uplink.jammer import SILENT, FactorOn, JammerPlan, reachable_alpha_u, size_jammer

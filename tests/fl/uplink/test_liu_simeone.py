@@ -17,14 +17,14 @@ from calibration.gains import GainsTable
 from fl.errors import ConfigError
 from fl.privacy.accountant import Accountant
 from fl.privacy.liu_simeone import published_target
-from fl.privacy.mechanism import Label, Neighbours
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from fl.privacy.target import PrivacyTarget
-from fl.streams import Stream, generator
+from fl.random_streams import Stream, generator
+from fl.uplink.alpha_u import PowerSettings, Scheduled
 from fl.uplink.channel import Channel, FileChannel, RayleighChannel
 from fl.uplink.jammer import JammerRole
 from fl.uplink.liu_simeone import Allocation, allocate, largest_alpha_u, water_level
-from fl.uplink.modes import Backoff, Rescale
 from fl.uplink.symbol import JammerSettings, SymbolUplink
 
 Floats = NDArray[np.float64]
@@ -254,9 +254,7 @@ def uplink_of(channel: Channel, limits: Floats, alpha_u: Floats) -> SymbolUplink
         channel=channel,
         noise_std_real=NOISE,
         limits=limits,
-        alpha_u=alpha_u,
-        backoff=Backoff.WORST_CASE,
-        rescale=Rescale.RESCALED,
+        power=PowerSettings(Scheduled(tuple(alpha_u.tolist()))),
         jammer=JammerSettings(JammerRole.NONE),
         streams=partial(generator, 5),
     )

@@ -2,7 +2,7 @@
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,16 +18,18 @@ from calibration.gains import GainsTable
 from fl.errors import ConfigError, PrivacyError
 from fl.privacy.accountant import Accountant
 from fl.privacy.clipping import BoundedUpdate, clip_update, mean_of_clipped
-from fl.privacy.mechanism import Label, Neighbours, SigmaOrigin
+from fl.privacy.mechanism import SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from fl.privacy.target import PrivacyTarget
-from fl.streams import generator
+from fl.random_streams import generator
+from fl.uplink.alpha_u import AlphaU, Fixed, Largest, PowerSettings
 from fl.uplink.channel import FileChannel, RayleighChannel, StaticChannel
-from fl.uplink.contract import UplinkPlan
-from fl.uplink.jammer import FactorOn, JammerRole
+from fl.uplink.contract import Aggregate, UplinkPlan
+from fl.uplink.jammer import FactorOn, JammerRole, JammerSettings
 from fl.uplink.modes import Backoff, Rescale
 from fl.uplink.power_control import alpha_u_for_noise, power_limit
-from fl.uplink.symbol import MAX_POSTPONED, JammerSettings, SymbolUplink
+from fl.uplink.symbol import MAX_POSTPONED, SymbolUplink
 
 SIZES = np.array([100, 200, 300, 400])
 TAU = 2.0
@@ -44,13 +46,18 @@ def uplink_of(**changes: Any) -> SymbolUplink:
         "channel": RayleighChannel(len(SIZES)),
         "noise_std_real": 0.5,
         "limits": np.full(len(SIZES), 1e9),
-        "alpha_u": 100.0,
-        "backoff": Backoff.WORST_CASE,
-        "rescale": Rescale.RESCALED,
         "jammer": JammerSettings(),
         "streams": partial(generator, 11),
     }
-    return SymbolUplink(**{**given_settings, **changes})
+    power = {name: changes.pop(name) for name in ("alpha_u", "backoff", "rescale") if name in changes}
+    rule = power.pop("alpha_u", 100.0)
+    settings = PowerSettings(Fixed(rule) if isinstance(rule, float) else rule, **power)
+    return SymbolUplink(power=settings, **{**given_settings, **changes})
+
+
+def carry(uplink: SymbolUplink, plan: UplinkPlan, updates: Iterable[tuple[int, BoundedUpdate]]) -> Aggregate:
+    """Exchange, authorised by nobody."""
+    return uplink.exchange(plan, updates, lambda: None)
 
 
 def channel_of(gains: list[complex], jammer: complex | None = None) -> FileChannel:
@@ -93,7 +100,7 @@ def test_without_noise_it_is_the_weighted_sum(coordinates: int, number: int, lim
     )
     plan = uplink.plan(number)
     updates = updates_of(uplink)
-    aggregate = uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, updates)))
+    aggregate = carry(uplink, plan, sent_by(plan, updates))
     backoffs = [
         max(1.0, float(p / (abs(h) * math.sqrt(limit))))
         for p, h, limit in zip(WEIGHTS, plan.gains, uplink.limits, strict=True)
@@ -130,7 +137,7 @@ def test_the_aggregates_noise_is_what_the_mechanism_claims(role: JammerRole, res
     assert plan.jammer.needed == (role is not JammerRole.NONE)
     assert plan.mechanism.sigma == pytest.approx(0.01 if plan.jammer.needed else 0.5 / 100, rel=1e-12)
     silence = [clip_update(np.zeros(uplink.coordinates, np.float32), TAU)] * len(SIZES)
-    aggregate = uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, silence)))
+    aggregate = carry(uplink, plan, sent_by(plan, silence))
     std = plan.mechanism.sigma * (TAU if rescale is Rescale.RESCALED else 1.0)
     in_phase, quadrature = aggregate.values[0::2], aggregate.values[1::2]
     for axis in (in_phase, quadrature):
@@ -160,8 +167,8 @@ def test_noise_does_not_depend_on_what_is_sent() -> None:
     uplink = uplink_of()
     plan = uplink.plan(3)
     loud, quiet = updates_of(uplink), updates_of(uplink, scale=1e-3)
-    with_loud, with_quiet = (uplink.prepare(plan, sent_by(plan, updates)) for updates in (loud, quiet))
-    difference = uplink.exchange(plan, with_loud).values - uplink.exchange(plan, with_quiet).values
+    with_loud, with_quiet = (carry(uplink, plan, sent_by(plan, updates)).values for updates in (loud, quiet))
+    difference = with_loud - with_quiet
     expected = sum(p * (a.values - b.values) for p, a, b in zip(WEIGHTS, loud, quiet, strict=True))
     np.testing.assert_allclose(difference, expected, atol=1e-5)
 
@@ -171,7 +178,7 @@ def test_noise_norm_counts_the_coordinates_that_are_handed_over() -> None:
     uplink = uplink_of(coordinates=1)
     plan = uplink.plan(1)
     silence = [clip_update(np.zeros(1, np.float32), TAU)] * len(SIZES)
-    aggregate = uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, silence)))
+    aggregate = carry(uplink, plan, sent_by(plan, silence))
     assert aggregate.noise_norm == pytest.approx(abs(float(aggregate.values[0])), rel=1e-6)
 
 
@@ -180,7 +187,7 @@ def test_the_scale_at_the_server_is_post_processing() -> None:
     plan = rescaled.plan(1)
     assert literal.plan(1).mechanism == plan.mechanism
     updates = updates_of(rescaled)
-    one, other = (u.exchange(plan, u.prepare(plan, sent_by(plan, updates))).values for u in (rescaled, literal))
+    one, other = (carry(u, plan, sent_by(plan, updates)).values for u in (rescaled, literal))
     np.testing.assert_allclose(one, TAU * other, rtol=1e-5)
 
 
@@ -188,7 +195,7 @@ def test_everything_repeats_by_its_streams() -> None:
     def values(seed: int, number: int) -> NDArray[np.float32]:
         uplink = uplink_of(streams=partial(generator, seed))
         plan = uplink.plan(number)
-        return uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, updates_of(uplink)))).values
+        return carry(uplink, plan, sent_by(plan, updates_of(uplink))).values
 
     np.testing.assert_array_equal(values(1, 1), values(1, 1))
     assert not np.any(values(1, 1) == values(1, 2))
@@ -205,7 +212,7 @@ def test_the_jammers_noise_is_not_the_receivers() -> None:
     plan = uplink.plan(1)
     assert plan.jammer.gain * plan.jammer.alpha == pytest.approx(0.5)
     silence = [clip_update(np.zeros(uplink.coordinates, np.float32), TAU)] * len(SIZES)
-    values = uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, silence))).values
+    values = carry(uplink, plan, sent_by(plan, silence)).values
     assert noise_p_value(values, TAU * 0.005 * math.sqrt(2)) > 1e-3
     assert noise_p_value(values, TAU * 0.005 * 2) < 1e-6
 
@@ -216,7 +223,7 @@ def test_a_plan_is_public() -> None:
     before, after_before = uplink.plan(1), uplink.plan(2)
     for scale in (1e-6, 1e6):
         plan = uplink.plan(1)
-        aggregate = uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, updates_of(uplink, scale))))
+        aggregate = carry(uplink, plan, sent_by(plan, updates_of(uplink, scale)))
         assert aggregate.mechanism == before.mechanism
         assert plan.powers == before.powers
         assert uplink.plan(2).mechanism == after_before.mechanism
@@ -245,15 +252,15 @@ def test_transmitted_energy_keeps_the_limits(backoff: Backoff) -> None:
     for number in range(1, 20):
         plan = uplink.plan(number)
         updates = updates_of(uplink)
-        prepared = uplink.prepare(plan, sent_by(plan, updates))
-        assert np.all(prepared.transmit_energy <= uplink.limits * (1 + 1e-5))
+        sent = carry(uplink, plan, sent_by(plan, updates)).contributions
+        assert np.all(sent.transmit_energy <= uplink.limits * (1 + 1e-5))
         for client, update in enumerate(updates):
-            alpha = 100 * WEIGHTS[client] / (abs(plan.gains[client]) * TAU * prepared.backoffs[client])
+            alpha = 100 * WEIGHTS[client] / (abs(plan.gains[client]) * TAU * sent.backoffs[client])
             norm = float(np.linalg.norm(update.values))
-            assert prepared.transmit_energy[client] == pytest.approx((alpha * norm) ** 2, rel=1e-4)
-            if prepared.backoffs[client] > 1:
-                assert prepared.transmit_energy[client] == pytest.approx(uplink.limits[client], rel=1e-4)
-        assert prepared.clipped == len(SIZES)
+            assert sent.transmit_energy[client] == pytest.approx((alpha * norm) ** 2, rel=1e-4)
+            if sent.backoffs[client] > 1:
+                assert sent.transmit_energy[client] == pytest.approx(uplink.limits[client], rel=1e-4)
+        assert sent.clipped == len(SIZES)
 
 
 def test_actual_backoff_sends_more_of_a_short_update_and_claims_only_s_of_one() -> None:
@@ -264,18 +271,18 @@ def test_actual_backoff_sends_more_of_a_short_update_and_claims_only_s_of_one() 
     assert plan.mechanism.received_gains == (1.0, 1.0, 1.0, 1.0)
     assert worst.plan(1).mechanism.received_gains == tuple(power.received_gain for power in plan.powers)
     short = updates_of(actual, scale=TAU / (4 * math.sqrt(actual.coordinates)))
-    used = actual.prepare(plan, sent_by(plan, short)).backoffs
-    planned = worst.prepare(worst.plan(1), sent_by(plan, short)).backoffs
+    used = carry(actual, plan, sent_by(plan, short)).contributions.backoffs
+    planned = carry(worst, worst.plan(1), sent_by(plan, short)).contributions.backoffs
     np.testing.assert_array_equal(planned, [power.backoff for power in plan.powers])
     assert np.all(used <= planned)
     assert np.any(used < planned)
     long = updates_of(actual)
-    np.testing.assert_allclose(actual.prepare(plan, sent_by(plan, long)).backoffs, planned, rtol=1e-6)
+    np.testing.assert_allclose(carry(actual, plan, sent_by(plan, long)).contributions.backoffs, planned, rtol=1e-6)
 
 
 def test_the_largest_alpha_u_keeps_every_backoff_at_one() -> None:
     """min_i |h_i| sqrt(P_i) / p_i, anew in each uplink; the weakest client then uses all of its power."""
-    uplink = uplink_of(alpha_u=None, limits=np.array([1.0, 5.0, 2.0, 30.0]))
+    uplink = uplink_of(alpha_u=Largest(), limits=np.array([1.0, 5.0, 2.0, 30.0]))
     seen = set()
     for number in range(1, 30):
         plan = uplink.plan(number)
@@ -319,14 +326,14 @@ def test_alpha_u_on_target_needs_no_jammer_and_meets_the_target() -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     role=st.sampled_from([JammerRole.DEDICATED, JammerRole.EXTERNAL, JammerRole.ROTATING]),
-    alpha_u=st.one_of(st.none(), st.floats(-2, 6).map(lambda exponent: 10.0**exponent)),
+    alpha_u=st.one_of(st.just(Largest()), st.floats(-2, 6).map(lambda exponent: Fixed(10.0**exponent))),
     epsilon=st.floats(0.1, 100),
     limit_db=st.floats(-60, 30),
     label=st.sampled_from([Label.CLIENT, Label.PAPER_CLAIM]),
     seed=st.integers(0, 1000),
 )
 def test_a_jammed_run_never_spends_more_than_its_target(
-    role: JammerRole, alpha_u: float | None, epsilon: float, limit_db: float, label: Label, seed: int
+    role: JammerRole, alpha_u: AlphaU, epsilon: float, limit_db: float, label: Label, seed: int
 ) -> None:
     """Epsilon recomputed from the plans of a whole run, for any jammer with any limit in any fading."""
     target = PrivacyTarget(epsilon, 1e-5, 6, label)
@@ -364,11 +371,11 @@ def test_a_jamming_client_does_not_send_and_keeps_its_power_limit() -> None:
         assert plan.jammer.alpha**2 * uplink.coordinates <= limits[jamming] * (1 + 1e-12)
         assert plan.mechanism.received_gains[jamming] == 0.0
         assert plan.mechanism.sigma >= 0.05 * (1 - 1e-11)
-        prepared = uplink.prepare(plan, sent_by(plan, updates_of(uplink)))
-        assert prepared.transmit_energy[jamming] == 0.0
-        assert prepared.backoffs[jamming] == math.inf
+        sent = carry(uplink, plan, sent_by(plan, updates_of(uplink))).contributions
+        assert sent.transmit_energy[jamming] == 0.0
+        assert sent.backoffs[jamming] == math.inf
         with pytest.raises(PrivacyError, match=f"client {jamming} is not the next sender"):
-            uplink.prepare(plan, ((jamming, update) for update in updates_of(uplink)))
+            carry(uplink, plan, ((jamming, update) for update in updates_of(uplink)))
 
 
 def test_a_client_whose_turn_it_is_learns_where_channel_noise_suffices() -> None:
@@ -417,34 +424,37 @@ def test_a_client_without_a_channel_sends_nothing_and_loses_nothing() -> None:
     uplink = uplink_of(channel=channel_of([1, 0, 1j, -1]))
     plan = uplink.plan(1)
     assert plan.mechanism.received_gains == (1.0, 0.0, 1.0, 1.0)
-    prepared = uplink.prepare(plan, sent_by(plan, updates_of(uplink)))
-    assert prepared.transmit_energy[1] == 0.0
-    assert np.all(np.isfinite(uplink.exchange(plan, prepared).values))
+    aggregate = carry(uplink, plan, sent_by(plan, updates_of(uplink)))
+    assert aggregate.contributions.transmit_energy[1] == 0.0
+    assert np.all(np.isfinite(aggregate.values))
 
 
 def refused(uplink: SymbolUplink, updates: list[tuple[int, BoundedUpdate]], match: str) -> None:
+    """With the reason, and before anything is authorised: training that fails costs no privacy."""
+    authorised: list[None] = []
     with pytest.raises(PrivacyError, match=match):
-        uplink.prepare(uplink.plan(1), iter(updates))
+        uplink.exchange(uplink.plan(1), iter(updates), lambda: authorised.append(None))
+    assert not authorised
 
 
 def test_updates_that_break_the_plans_promise_are_refused() -> None:
     uplink = uplink_of(coordinates=10)
     good = list(enumerate(updates_of(uplink)))
-    uplink.prepare(uplink.plan(1), iter(good))
+    carry(uplink, uplink.plan(1), iter(good))
     longer = clip_update(np.ones(10, np.float32), TAU * 1.0001)
     refused(uplink, [*good[:2], (2, longer), good[3]], "client 2 clipped to")
     for shape in (9, 11):
         other = clip_update(np.ones(shape, np.float32), TAU)
         refused(uplink, [*good[:1], (1, other), *good[2:]], rf"client 1 has an update of shape \({shape},\)")
     tighter = clip_update(np.ones(10, np.float32), TAU / 2)
-    uplink.prepare(uplink.plan(1), iter([*good[:3], (3, tighter)]))
+    carry(uplink, uplink.plan(1), iter([*good[:3], (3, tighter)]))
 
 
 def test_record_level_plans_take_only_means_of_clipped_samples() -> None:
     uplink = uplink_of(coordinates=10, record_bounded=True)
     mean = np.full(10, 0.1, np.float32)
     good = [(client, mean_of_clipped(mean, int(size), TAU)) for client, size in enumerate(SIZES)]
-    uplink.prepare(uplink.plan(1), iter(good))
+    carry(uplink, uplink.plan(1), iter(good))
     refused(uplink, [(0, clip_update(mean, TAU)), *good[1:]], "client 0 did not clip per sample")
     refused(uplink, [*good[:3], (3, mean_of_clipped(mean, 401, TAU))], "client 3 did not clip per sample")
 
@@ -479,16 +489,16 @@ def test_updates_are_taken_one_at_a_time() -> None:
         nonlocal most
         for client in plan.senders:
             update = clip_update(np.full(uplink.coordinates, client, np.float32), TAU)
-            tracked = Tracked(update.values, update.clip_norm, update.norm_before, update.record_terms)
+            tracked = Tracked(update.values, update.norm_before, update.clipping)
             alive.add(tracked)
             most = max(most, len(alive))
             yield client, tracked
             del tracked, update
 
-    prepared = uplink.prepare(plan, produce())
+    sent = carry(uplink, plan, produce()).contributions
     assert 1 <= most <= 2
     assert len(alive) == 0
-    assert np.all(prepared.transmit_energy[1:] > 0)
+    assert np.all(sent.transmit_energy[1:] > 0)
 
 
 @pytest.mark.parametrize(
@@ -510,5 +520,5 @@ def test_the_quietest_noise_that_is_taken_is_really_made() -> None:
     uplink = uplink_of(noise_std_real=1e-30, alpha_u=1e-27, coordinates=20_000, rescale=Rescale.LITERAL)
     plan = uplink.plan(1)
     silence = [clip_update(np.zeros(uplink.coordinates, np.float32), TAU)] * len(SIZES)
-    values = uplink.exchange(plan, uplink.prepare(plan, sent_by(plan, silence))).values
+    values = carry(uplink, plan, sent_by(plan, silence)).values
     assert noise_p_value(values, plan.mechanism.sigma) > 1e-3

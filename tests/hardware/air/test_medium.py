@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from hardware.errors import HardwareError, LateError, RxOverflowError
-from hardware.front_end import FrontEnd
-from hardware.link import GivenFading, Link, RayleighFading, StaticFading, power_profile
-from hardware.medium import ClockMode, Medium
-from hardware.settings import RadioSettings
-from hardware.streams import Streams
+from hardware.air.front_end import FrontEnd
+from hardware.air.link import GivenFading, Link, RayleighFading, StaticFading, power_profile
+from hardware.air.medium import Medium
+from hardware.air.noise import Randomness, ThermalNoise
+from hardware.lab.clock import ClockMode
+from hardware.radio.errors import HardwareError, LateError, RxOverflowError
+from hardware.radio.settings import RadioSettings
 from phy.errors import AirdpError
 from tests.hardware.radio_contract import waveform
 
@@ -590,10 +591,9 @@ def test_memory_does_not_grow_with_time() -> None:
     assert held[-1] < held[1] + 200_000
 
 
-def test_streams_are_addressed_and_not_consumed() -> None:
-    streams = Streams(3)
+def test_noise_is_addressed_and_not_consumed() -> None:
     noise = np.zeros(40_000, np.complex64)
-    streams.add_noise(noise, "rx", 1000, 1.0)
+    ThermalNoise(Randomness(3), "rx", 1.0).add(noise, 1000)
     piece = np.zeros(100, np.complex64)
-    streams.add_noise(piece, "rx", 30_000, 1.0)
+    ThermalNoise(Randomness(3), "rx", 1.0).add(piece, 30_000)
     assert np.array_equal(noise[29_000:29_100], piece)

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from hardware.errors import LateError
-from hardware.front_end import FrontEnd
-from hardware.link import Link
-from hardware.medium import ClockMode, Medium
-from hardware.settings import RadioSettings
-from hardware.streams import Streams, ThermalNoise
-from tests.hardware.virtual_pluto.raw_client import CENTER_HZ, RATE_HZ, Samples, tone
+from hardware.air.front_end import FrontEnd
+from hardware.air.link import Link
+from hardware.air.medium import Medium
+from hardware.air.noise import Randomness, ThermalNoise
+from hardware.lab.clock import ClockMode
+from hardware.radio.errors import LateError
+from hardware.radio.settings import RadioSettings
+from tests.hardware.virtual.iiod.raw_client import CENTER_HZ, RATE_HZ, Samples, tone
 
 SETTINGS = RadioSettings(RATE_HZ, CENTER_HZ, CENTER_HZ, RATE_HZ, 0.0, 0.0)
 
@@ -82,13 +83,13 @@ class TestNoise:
         return samples
 
     def test_it_depends_on_the_sample_alone_in_whatever_order_it_is_asked_for(self) -> None:
-        whole = self.noise(ThermalNoise(Streams(1), "rx", 0.5), 0, 50_000)
-        source = ThermalNoise(Streams(1), "rx", 0.5)
+        whole = self.noise(ThermalNoise(Randomness(1), "rx", 0.5), 0, 50_000)
+        source = ThermalNoise(Randomness(1), "rx", 0.5)
         # On and on, ahead, back, back within a block, across blocks, and the same again.
         for start, count in ((0, 100), (100, 1), (101, 999), (5000, 7), (200, 50), (16_380, 20_000), (40, 3), (40, 3)):
             assert np.array_equal(self.noise(source, start, count), whole[start : start + count])
 
     def test_it_has_the_variance_it_is_said_to_have(self) -> None:
-        samples = self.noise(ThermalNoise(Streams(1), "rx", 0.5), 0, 200_000)
+        samples = self.noise(ThermalNoise(Randomness(1), "rx", 0.5), 0, 200_000)
         # Its standard error is 0.22 %.
         assert np.mean(np.abs(samples) ** 2) == pytest.approx(0.5, rel=0.01)

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from hardware.alignment import ARRIVAL_SAMPLES, alignment_burst, find_burst
-from hardware.errors import CaptureError, HardwareError
-from hardware.front_end import FrontEnd
-from hardware.link import Link, StaticFading
-from hardware.loopback import LoopbackRadio
-from hardware.medium import ClockMode, Medium
-from hardware.settings import Limits, RadioSettings
-from tests.hardware.plutos import BLOCK, configured, lab_of, pluto, plutos
+from hardware.air.front_end import FrontEnd
+from hardware.air.link import Link, StaticFading
+from hardware.air.medium import Medium
+from hardware.counted.arrival import ARRIVAL_SAMPLES, alignment_burst, find_burst
+from hardware.lab.clock import ClockMode
+from hardware.loopback.radio import LoopbackRadio
+from hardware.radio.errors import CaptureError, HardwareError
+from hardware.radio.settings import Limits, RadioSettings
+from tests.hardware.plutos import BLOCK, configured, lab_of, lose_received, pluto, plutos
 from tests.hardware.radio_contract import arrival, waveform
 
 RATE_HZ, CENTER_HZ = 4e6, 2.45e9
@@ -102,6 +104,32 @@ def test_a_clock_that_is_not_shared_is_found_out() -> None:
         opened.radios["sender"].configure(off)
         with pytest.raises(HardwareError, match=r"'sender' is \+1\.00 ppm off 'receiver': they share no clock"):
             opened.ready()
+
+
+def test_what_was_placed_leaves_whole_before_radios_are_aligned_again() -> None:
+    """The server loses samples within a burst: nobody knows where it is then, and it is not cut short for that."""
+    with plutos(lab_of(noise_var_complex=1e-8)) as opened:
+        configured(opened)
+        opened.ready()
+        sender, server = pluto(opened, "sender"), pluto(opened, "receiver")
+        radiated = 0.0
+        send = Medium.send
+
+        def counted(medium: Medium, name: str, samples: NDArray[np.complex64], start_sample: int) -> None:
+            nonlocal radiated
+            radiated += float(np.sum(np.abs(samples) > 0.1)) if name == "sender" else 0.0
+            send(medium, name, samples, start_sample)
+
+        start = opened.start_sample()
+        sender.transmit(np.full(12 * BLOCK, 0.5, np.complex64), start)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Medium, "send", counted)
+            opened.ps.receive(2 * BLOCK, start)
+            lose_received(server)
+            assert radiated < 12 * BLOCK
+            assert opened.ready() == ("sender",)
+            # The burst, and the one that aligns.
+            assert radiated >= 12 * BLOCK
 
 
 def test_free_running_clocks_are_aligned_again_before_they_are_lost() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fl import durable
+from hardware.foundation import durable
 
 
 def failing(*arguments: object, **named: object) -> None:
@@ -70,6 +70,34 @@ def test_the_content_is_on_disk_before_the_name_and_the_name_before_the_return(
     monkeypatch.setattr(Path, "replace", note_replace)
     durable.write_atomically(tmp_path / "x", b"12345")
     assert steps == ["fsync .x.tmp of 5", "rename to x", "fsync the folder"]
+
+
+def _write_half(path: Path) -> None:
+    path.write_bytes(b"ne")
+    (path / "w").write_bytes(b"w")
+
+
+def test_what_wants_a_path_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "picture.png"
+    path.write_bytes(b"old")
+    with pytest.raises(NotADirectoryError), durable.replacing(path) as scratch:
+        _write_half(scratch)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+    with durable.replacing(path) as scratch:
+        assert scratch.parent == tmp_path
+        scratch.write_bytes(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_writes_nothing_replaces_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "picture.png"
+    path.write_bytes(b"old")
+    with pytest.raises(FileNotFoundError), durable.replacing(path):
+        pass
+    assert path.read_bytes() == b"old"
 
 
 def test_appending_adds_and_creates(tmp_path: Path) -> None:

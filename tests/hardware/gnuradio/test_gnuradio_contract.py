@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from hardware.gnuradio import GnuRadioRadio
-from hardware.gnuradio_port import FlowgraphRxPort
-from hardware.lab import Lab
+from hardware.gnuradio.port import FlowgraphRxPort
+from hardware.gnuradio.radio import GnuRadioRadio
+from hardware.lab.model import Lab
 from tests.gnuradio_needed import needs_gnuradio
 from tests.hardware.flowgraph_labs import flowgraph_lab, lab_of, radio_of
 from tests.hardware.radio_contract import Pair, RadioContract

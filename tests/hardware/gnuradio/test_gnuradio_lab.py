@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 import flowgraphs.build
-from hardware.errors import CaptureError, HardwareError, LabFileError
-from hardware.lab import Lab, OpenLab, open_lab, parse_lab
-from hardware.virtual_pluto import Emulator
+from hardware.lab.file import on_backend, parse_lab
+from hardware.lab.model import Lab
+from hardware.lab.opened import OpenLab, open_lab
+from hardware.radio.errors import CaptureError, HardwareError, LabFileError
+from hardware.virtual.iiod.emulator import Emulator
 from tests.conftest import REPOSITORY
 from tests.gnuradio_needed import needs_gnuradio
 from tests.hardware.flowgraph_labs import configured, flowgraph_lab, lab_of, process_of, radio_of
@@ -34,11 +36,37 @@ def test_clocks_that_differ_are_refused() -> None:
     assert "the flowgraph air has one clock" in refused(lab_of({"clock": "free-running"}))
 
 
-@pytest.mark.parametrize("device", ["pluto", "uhd"])
-def test_a_device_needs_an_address(device: str) -> None:
-    assert f"'receiver' has no address: with gnuradio.device = '{device}'" in refused(
-        lab_of(gnuradio={"device": device})
-    )
+def device_lab(device: str, tx_gain_db: float, **gnuradio: Any) -> Lab:
+    tables = lab_of().to_tables()
+    tables["gnuradio"].update(device=device, **gnuradio)
+    tables["limits"]["max_tx_gain_db"] = tx_gain_db
+    for radio in tables["radio"]:
+        radio["tx_gain_db"] = tx_gain_db
+    return parse_lab(tables)
+
+
+@pytest.mark.parametrize(("device", "tx_gain_db"), [("pluto", -10.0), ("uhd", 40.0)])
+def test_a_device_needs_an_address(device: str, tx_gain_db: float) -> None:
+    assert f"'receiver' has no address: with gnuradio.device = '{device}'" in refused(device_lab(device, tx_gain_db))
+
+
+@pytest.mark.parametrize(
+    ("device", "tx_gain_db", "scale"),
+    [("zeromq", 40.0, "0 dB is full power"), ("pluto", 40.0, "0 dB is full power"), ("uhd", -10.0, "lowest power")],
+)
+def test_gains_are_those_of_the_device(device: str, tx_gain_db: float, scale: str) -> None:
+    with pytest.raises(LabFileError, match=rf"tx_gain_db is {tx_gain_db:g}: this radio does .* dB \({scale}|{scale}"):
+        device_lab(device, tx_gain_db)
+
+
+def test_what_only_one_run_can_have() -> None:
+    """A device is such a thing, and so is the address of a monitor; flowgraphs over ZeroMQ alone are not."""
+    assert device_lab("pluto", -10.0).traits.exclusive == "real radios"
+    assert not device_lab("pluto", -10.0).traits.simulated_air
+    assert device_lab("zeromq", -10.0).traits.exclusive is None
+    assert device_lab("zeromq", -10.0).traits.simulated_air
+    monitored = device_lab("zeromq", -10.0, monitor="tcp://127.0.0.1:5702").traits.exclusive
+    assert monitored == "the address tcp://127.0.0.1:5702 (gnuradio.monitor)"
 
 
 def test_an_unknown_device_is_refused() -> None:
@@ -84,7 +112,7 @@ def test_fading_blocks_have_the_gains_of_the_loopback() -> None:
         seen[2].append(amplitude(opened))
     assert seen[1][0] == pytest.approx(seen[1][1], rel=1e-3)
     assert seen[2][0] == pytest.approx(seen[2][1], rel=1e-3)
-    with open_lab(lab.on_backend("loopback"), 1) as loopback:
+    with open_lab(on_backend(lab, "loopback"), 1) as loopback:
         for block, values in seen.items():
             loopback.new_block(block)
             assert amplitude(loopback) == pytest.approx(values[0], rel=5e-3)
@@ -133,7 +161,7 @@ def test_a_flowgraph_that_changes_its_gain_by_itself_is_noticed() -> None:
     with flowgraph_lab(lab_of()) as opened:
         configured(opened)
         radio = radio_of(opened, "sender")
-        radio._bench.control("sender").set("tx_gain_db", -20.0)
+        radio._processes.control("sender").set("tx_gain_db", -20.0)
         assert radio._read_back().tx_gain_db == -20.0
 
 

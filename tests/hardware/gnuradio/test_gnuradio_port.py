@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import zmq
 
-from hardware.errors import HardwareError, RadioTimeoutError, RxOverflowError
-from hardware.gnuradio_port import Demand, FlowgraphRxPort, FlowgraphTxPort
-from hardware.gnuradio_wire import decode, encode
-from hardware.rx_stream import RxStream
-from hardware.tx_stream import TxStream
+from hardware.counted.rx import RxStream
+from hardware.counted.tx import TxStream
+from hardware.gnuradio.port import Demand, FlowgraphRxPort, FlowgraphTxPort
+from hardware.gnuradio.wire import decode, encode
+from hardware.radio.errors import HardwareError, RadioTimeoutError, RxOverflowError
 
 BLOCK = 100
 TIMEOUT_S = 0.5

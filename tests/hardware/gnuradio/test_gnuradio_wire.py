@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.gnuradio_wire import MAGIC, Message, Tag, WireError, decode, encode
+from hardware.gnuradio.wire import MAGIC, Message, Tag, WireError, decode, encode
 from tests.gnuradio_needed import needs_gnuradio
 
 SAMPLES = np.array([0.5, -1j, 3 + 4j], np.complex64)

@@ -10,17 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware import lab as lab_module
-from hardware.errors import HardwareError, LabFileError
-from hardware.lab import Backend, Lab, LabRadio, OpenLab, Role, load_lab, open_lab, parse_lab
-from hardware.loopback import BACKEND, LoopbackRadio, build_medium
-from hardware.medium import ClockMode, Medium
-from hardware.radio import Radio
-from hardware.settings import Limits, RadioSettings
+from hardware.air.build import build_medium
+from hardware.air.settings import medium_of
+from hardware.lab.clock import ClockMode
+from hardware.lab.file import load_lab, on_backend, parse_lab, shipped_labs
+from hardware.lab.model import Connection, Lab, LabRadio, Role
+from hardware.lab.opened import OpenLab, open_lab
+from hardware.lab.traits import Traits
+from hardware.loopback.backend import BACKEND
+from hardware.loopback.radio import LoopbackRadio
+from hardware.radio.errors import HardwareError, LabFileError
+from hardware.radio.settings import Limits, RadioSettings
 from phy.impairments import rotate
 from tests.hardware.radio_contract import arrival, waveform
+from tests.hardware.simulated import medium_in
 
-LABS = Path(__file__).parent / "labs"
+LABS = Path(__file__).parents[1] / "labs"
 Tables = dict[str, Any]
 
 
@@ -37,7 +42,7 @@ class TestLoad:
     def test_labs_load(self, name: str, clock: ClockMode) -> None:
         lab = load_lab(LABS / f"{name}.toml")
         assert lab.clock_mode is clock
-        assert lab.backend == "loopback"
+        assert lab.backend is BACKEND
         assert [radio.name for radio in lab.clients] == [f"client-{number}" for number in range(1, 6)]
         assert lab.ps.receives
         assert not lab.clients[0].receives
@@ -49,7 +54,7 @@ class TestLoad:
     def test_a_lab_is_frozen(self) -> None:
         lab = load_lab(LABS / "benign.toml")
         with pytest.raises(FrozenInstanceError):
-            lab.backend = "other"  # type: ignore[misc]
+            lab.name = "other"  # type: ignore[misc]
 
     def test_settings_of_the_lab_and_of_single_radios(self, tables: Tables) -> None:
         tables["lab"] |= {"bandwidth_hz": 3e6, "tx_gain_db": -3, "rx_gain_db": 5.0}
@@ -94,6 +99,12 @@ def remove(path: str) -> Callable[[Tables], None]:
     return apply
 
 
+@pytest.mark.parametrize("name", sorted(shipped_labs()))
+def test_a_lab_survives_its_tables(name: str) -> None:
+    lab = load_lab(shipped_labs()[name])
+    assert parse_lab(lab.to_tables(), lab.source) == lab
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("mistake", "message"),
@@ -111,12 +122,15 @@ class TestBadInput:
             (remove("limits.band_hz"), r"key 'limits\.band_hz' is missing"),
             (remove("limits.max_tx_gain_db"), r"key 'limits\.max_tx_gain_db' is missing"),
             (remove("lab.tx_gain_db"), r"key 'lab\.tx_gain_db' is missing"),
-            (change("lab.backend", "loopbak"), r"'loopbak' is not one of loopback.*; did you mean 'loopback'\?"),
+            (
+                change("lab.backend", "loopbak"),
+                r"'loopbak' is not one of gnuradio, loopback, pluto, pluto-virtual; did you mean 'loopback'\?",
+            ),
             (
                 change("lab.clock", "free"),
                 r"lab\.clock: 'free' is not one of shared, free-running; did you mean 'free-r",
             ),
-            (change("radio.1.role", "cliant"), r"radio\.client\.role: 'cliant' is not one of ps, client, jammer; did"),
+            (change("radio.1.role", "cliant"), r"radio\.client\.role: 'cliant' is not one of .*, observer; did"),
             (change("radio.1.role", "ps"), r"6 radios have the role 'ps' \(ps, client-1, .*: expected exactly 1"),
             (change("radio.0.role", "jammer"), "0 radios have the role 'ps': expected exactly 1"),
             (change("radio.1.role", "jammer"), "have the role 'client': expected at least 1"),
@@ -190,7 +204,7 @@ class TestBadInput:
         fast = RadioSettings(2e6, 2.45e9, 2.45e9, 1e6, 0.0, 0.0)
         radios = (LabRadio("ps", Role.PS, slow, True), LabRadio("c", Role.CLIENT, fast, False))
         with pytest.raises(LabFileError, match="'c' and 'ps' have different sample rates"):
-            Lab("x", "loopback", ClockMode.SHARED, radios, Limits((2.4e9, 2.5e9), 0.0))
+            Lab("x", BACKEND, ClockMode.SHARED, radios, Limits((2.4e9, 2.5e9), 0.0))
 
 
 class TestOpen:
@@ -198,7 +212,7 @@ class TestOpen:
     def test_all_transmitters_are_heard_by_the_ps(self, name: str) -> None:
         lab = load_lab(LABS / f"{name}.toml")
         with open_lab(lab, 3) as opened:
-            assert opened.medium is not None
+            medium = medium_in(opened)
             opened.new_block(1)
             for radio in (*opened.clients, opened.jammer):
                 assert radio is not None
@@ -208,10 +222,10 @@ class TestOpen:
                 radio.transmit(burst, start)
                 received = opened.ps.receive(4100, start).checked(max_clipped_fraction=0.01).samples
                 # Several kHz of carrier offset turn 4000 samples by some rounds: they would hide the burst.
-                cycles_per_sample = opened.medium.cfo_hz(radio.name, opened.ps.name) / lab.sample_rate_hz
+                cycles_per_sample = medium.cfo_hz(radio.name, opened.ps.name) / lab.sample_rate_hz
                 lag, amplitude = arrival(rotate(received, -cycles_per_sample, 0), burst)
                 assert lag <= 28
-                strongest = np.abs(opened.medium.taps(radio.name, opened.ps.name)).max()
+                strongest = np.abs(medium.taps(radio.name, opened.ps.name)).max()
                 assert amplitude > 0.5 * strongest
 
     def test_the_seed_draws_delays_and_crystals_within_their_bounds(self) -> None:
@@ -228,16 +242,14 @@ class TestOpen:
         free = load_lab(LABS / "free_clock.toml")
         with open_lab(free, 1) as one, open_lab(free, 1) as same, open_lab(free, 2) as other:
             offsets = [
-                [opened.medium.cfo_hz(radio.name, "ps") for radio in free.clients]
-                for opened in (one, same, other)
-                if opened.medium
+                [medium_in(opened).cfo_hz(radio.name, "ps") for radio in free.clients] for opened in (one, same, other)
             ]
         assert offsets[0] == offsets[1] != offsets[2]
         assert 0 < np.abs(offsets).max() <= 2 * 2450
-        wider = replace(free, medium=free.medium.model_copy(update={"max_clock_ppm": 3.0}))
+        crystals = medium_of(free).model_copy(update={"max_clock_ppm": 3.0})
+        wider = replace(free, sections={**free.sections, "medium": crystals})
         with open_lab(wider, 1) as opened:
-            assert opened.medium is not None
-            tripled = [opened.medium.cfo_hz(radio.name, "ps") for radio in free.clients]
+            tripled = [medium_in(opened).cfo_hz(radio.name, "ps") for radio in free.clients]
         assert np.allclose(tripled, 3 * np.array(offsets[0]))
 
     def test_single_radios_can_differ(self, tables: Tables) -> None:
@@ -305,20 +317,47 @@ class TestOpen:
         """The [medium] section is still checked, but the other backend makes its own air."""
         connected: list[str] = []
 
-        def connect(lab: Lab, seed: int, stack: ExitStack) -> tuple[dict[str, Radio], Medium | None]:
+        def connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
             connected.extend(radio.name for radio in lab.radios)
-            radios, _ = BACKEND.connect(lab, seed, stack)
-            return radios, None
+            return Connection(BACKEND.connect(lab, seed, stack).radios)
 
-        monkeypatch.setattr(
-            lab_module,
-            "BACKENDS",
-            {**lab_module.BACKENDS, "other": lambda: Backend(BACKEND.capabilities, connect)},
-        )
-        lab = load_lab(LABS / "harsh.toml").on_backend("other")
+        def traits(lab: Lab) -> Traits:
+            return replace(BACKEND.traits(lab), simulated_air=False, virtual_time=False)
+
+        other = replace(BACKEND, name="other", connect=connect, traits=traits)
+        lab = replace(load_lab(LABS / "harsh.toml"), backend=other)
         with open_lab(lab, 1) as opened:
-            assert opened.medium is None
+            assert opened.air is None
+            assert opened.time is None
             opened.new_block(5)
         assert connected == ["ps", *(f"client-{number}" for number in range(1, 6)), "jammer"]
-        with pytest.raises(LabFileError, match=r"'othr' is not one of loopback, .*other; did you mean 'other'"):
-            lab.on_backend("othr")
+        with pytest.raises(
+            LabFileError, match=r"harsh\.toml: backend 'lopback' is not one of .*; did you mean 'loopback'"
+        ):
+            on_backend(lab, "lopback")
+
+    @pytest.mark.parametrize(
+        ("said", "message"),
+        [
+            ({"simulated_air": False}, "says that it has no simulated air, and has some"),
+            ({"virtual_time": False}, "says that it has no virtual time, and has some"),
+        ],
+    )
+    def test_a_backend_that_says_something_else_than_it_does(self, said: dict[str, bool], message: str) -> None:
+        """Whose noise a jammer sends rests on what it says."""
+        other = replace(BACKEND, traits=lambda lab: replace(BACKEND.traits(lab), **said))
+        lab = replace(load_lab(LABS / "benign.toml"), backend=other)
+        with pytest.raises(HardwareError, match=f"the backend 'loopback' {message}"), open_lab(lab, 1):
+            pass
+
+    @pytest.mark.parametrize(
+        ("forgotten", "message"), [("jammer", "has opened no radio 'jammer'"), ("", "simulated air, and has none")]
+    )
+    def test_a_backend_that_forgets_a_radio_or_its_air(self, forgotten: str, message: str) -> None:
+        def connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
+            radios = BACKEND.connect(lab, seed, stack).radios
+            return Connection({name: radio for name, radio in radios.items() if name != forgotten})
+
+        lab = replace(load_lab(LABS / "benign.toml"), backend=replace(BACKEND, connect=connect))
+        with pytest.raises(HardwareError, match=message), open_lab(lab, 1):
+            pass

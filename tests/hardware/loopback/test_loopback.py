@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hardware.errors import LateError, SettingsMismatchError, TxUnderflowError
-from hardware.front_end import FrontEnd
-from hardware.link import Link, StaticFading
-from hardware.loopback import LoopbackRadio
-from hardware.medium import ClockMode, Medium
-from hardware.settings import Limits, RadioSettings
+from hardware.air.front_end import FrontEnd
+from hardware.air.link import Link, StaticFading
+from hardware.air.medium import Medium
+from hardware.lab.clock import ClockMode
+from hardware.loopback.radio import LoopbackRadio
+from hardware.radio.errors import LateError, SettingsMismatchError, TxUnderflowError
+from hardware.radio.settings import Limits, RadioSettings
 from tests.hardware.radio_contract import Pair, RadioContract, waveform
 
 RATE_HZ = 5e6
@@ -99,3 +100,12 @@ def test_injected_faults_come_once_and_in_order() -> None:
         with pytest.raises(LateError, match=message):
             radio.receive(10, 0)
     radio.receive(10, 0)
+
+
+@pytest.mark.parametrize(("bits", "step"), [(None, None), (12, 1 / 2047), (14, 1 / 8191)])
+def test_a_radio_knows_its_converter_and_its_image(bits: int | None, step: float | None) -> None:
+    medium = Medium(1e6, 1)
+    medium.add_radio("a", FrontEnd(dac_bits=bits, iq_image_db=-35.0))
+    radio = LoopbackRadio("a", medium, Limits((2.4e9, 2.5e9), 0.0))
+    assert radio.tx_step == step
+    assert radio.tx_image_db == -35.0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hardware.lab import Lab
+from hardware.lab.model import Lab
 from tests.hardware.plutos import lab_of, lose_received, lose_sent, pluto, plutos
 from tests.hardware.radio_contract import Pair, RadioContract
 

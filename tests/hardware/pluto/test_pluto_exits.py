@@ -14,7 +14,8 @@ from tests.hardware.plutos import Bench
 PROGRAM = """
 import sys
 import numpy as np
-from hardware.lab import find_lab, open_lab
+from hardware.lab.file import find_lab
+from hardware.lab.opened import open_lab
 
 def work(lab):
     lab.ready()

@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hardware.pluto_context
-from hardware.errors import (
+import hardware.pluto.context
+from hardware.lab.opened import OpenLab
+from hardware.pluto.context import PlutoContext
+from hardware.pluto.radio import PlutoRadio
+from hardware.radio.errors import (
     AlignmentError,
     HardwareError,
     RxOverflowError,
     SettingsMismatchError,
     TxUnderflowError,
 )
-from hardware.lab import OpenLab
-from hardware.pluto import PlutoRadio
-from hardware.pluto_context import PlutoContext
-from hardware.settings import Limits
+from hardware.radio.settings import Limits
 from tests.hardware.plutos import BLOCK, configured, lab_of, lose_received, lose_sent, pluto, plutos, radio_at
 from tests.hardware.radio_contract import arrival, waveform
 
@@ -323,7 +323,7 @@ def test_an_address_that_is_none(address: str) -> None:
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "adi", None)
     with pytest.raises(HardwareError, match="apt-get install libiio0"):
-        hardware.pluto_context.libraries()
+        hardware.pluto.context.libraries()
 
 
 def test_two_programs_cannot_use_one_transmitter() -> None:

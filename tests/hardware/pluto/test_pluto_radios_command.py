@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-import hardware.pluto_discovery
-from hardware.virtual_pluto import Emulator
+import hardware.pluto.discovery
+from hardware.radio.errors import HardwareError
+from hardware.virtual.iiod.emulator import Emulator
 from tests.conftest import Outcome
 from tests.hardware.plutos import lab_of
 
@@ -14,7 +15,7 @@ Command = Callable[..., Outcome]
 
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hardware.pluto_discovery, "_addresses", list)
+    monkeypatch.setattr(hardware.pluto.discovery, "_addresses", list)
 
 
 def test_an_address_is_asked(command: Command) -> None:
@@ -40,6 +41,24 @@ def test_an_address_where_nobody_is(command: Command) -> None:
     assert "cannot be reached at ip:127.3.2.1" in said.err
 
 
+def test_an_address_that_no_radio_has(command: Command) -> None:
+    said = command("radios", "--uri", "serial:/dev/ttyUSB0")
+    assert said.code == 2
+    assert "no radio has an address such as 'serial:/dev/ttyUSB0': expected ip:… (Pluto), usb:… (Pluto)" in said.err
+
+
+def test_without_the_library_the_command_that_installs_it_is_named(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise HardwareError("a Pluto needs libiio: apt-get install libiio0")
+
+    monkeypatch.setattr(hardware.pluto.discovery, "libraries", missing)
+    said = command("radios")
+    assert said.code == 2
+    assert "apt-get install libiio0" in said.err
+
+
 @pytest.mark.usefixtures("nothing")
 def test_no_radio(command: Command) -> None:
     shown = command("radios")
@@ -53,7 +72,7 @@ def test_one_radio_at_two_addresses_is_listed_once(command: Command, monkeypatch
     with Emulator(lab_of(), seed=1) as emulator:
         uri = emulator.uris["sender"]
         same, gone = f"{uri}:30431", "ip:127.3.2.1"
-        monkeypatch.setattr(hardware.pluto_discovery, "_addresses", lambda: [uri, gone, same])
+        monkeypatch.setattr(hardware.pluto.discovery, "_addresses", lambda: [uri, gone, same])
         said = command("radios", "--json")
     assert [radio["uris"] for radio in said.json["radios"]] == [[uri, same]]
     assert len(said.json["problems"]) == 1
@@ -64,6 +83,6 @@ def test_looking_for_radios_finds_what_answers_like_one() -> None:
     """A whole scan, in its own process: there may be radios, but it ends and says nothing but addresses."""
     with Emulator(lab_of(), seed=1) as emulator:
         host = emulator.uris["sender"].removeprefix("ip:")
-        assert hardware.pluto_discovery._answers(host)
-    assert not hardware.pluto_discovery._answers(host)
-    assert all(address.startswith(("ip:", "usb:")) for address in hardware.pluto_discovery._addresses())
+        assert hardware.pluto.discovery._answers(host)
+    assert not hardware.pluto.discovery._answers(host)
+    assert all(address.startswith(("ip:", "usb:")) for address in hardware.pluto.discovery._addresses())

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hardware.errors import (
+from hardware.radio.contract import Radio
+from hardware.radio.errors import (
     CapabilityError,
     CaptureError,
     HardwareError,
@@ -18,9 +19,8 @@ from hardware.errors import (
     TxClippingError,
     TxSamplesError,
 )
-from hardware.radio import Radio
-from hardware.samples import Capture, TransmitReport, sendable
-from hardware.settings import Capabilities, Limits, RadioSettings
+from hardware.radio.samples import Capture, TransmitReport, sendable
+from hardware.radio.settings import Capabilities, Limits, RadioSettings
 from phy.errors import AirdpError
 
 SETTINGS = RadioSettings(5e6, 2.45e9, 2.45e9, 4e6, -10.0, 20.0)

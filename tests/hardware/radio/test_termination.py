@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-import fl.experiment.commands.configs
-from hardware.termination import orderly_termination
+import fl.cli.experiments.configs
+from hardware.radio.termination import orderly_termination, uninterrupted
 from tests.conftest import REPOSITORY, Outcome
 
 SIGNALS = [signal.SIGTERM, signal.SIGHUP]
 PROGRAM = """
 import signal, sys
-from hardware.termination import orderly_termination
+from hardware.radio.termination import orderly_termination
 
 try:
     with orderly_termination():
@@ -127,8 +127,33 @@ def test_a_command_takes_both_but_what_was_ignored(
         seen.extend(dispositions())
         return 0
 
-    monkeypatch.setattr(fl.experiment.commands.configs, "call", call)
+    monkeypatch.setattr(fl.cli.experiments.configs, "call", call)
     signal.signal(ignored, signal.SIG_IGN)
     assert command("configs").code == 0
     assert [handler == signal.SIG_IGN for handler in seen] == [number is ignored for number in SIGNALS]
     assert signal.SIG_DFL not in seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *SIGNALS])
+def test_within_an_uninterrupted_block_signals_wait(number: signal.Signals) -> None:
+    done: list[str] = []
+
+    def work() -> None:
+        with orderly_termination(), uninterrupted():
+            signal.raise_signal(number)
+            signal.raise_signal(signal.SIGTERM)
+            done.append("all of it")
+
+    with pytest.raises((SystemExit, KeyboardInterrupt)) as stop:
+        work()
+    assert done == ["all of it"]
+    assert isinstance(stop.value, KeyboardInterrupt) == (number is signal.SIGINT)
+    assert stop.value.args == (() if number is signal.SIGINT else (128 + number,))
+    assert dispositions() == [signal.SIG_DFL, signal.SIG_DFL]
+
+
+def test_what_is_ignored_stays_ignored_there() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with uninterrupted():
+        signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

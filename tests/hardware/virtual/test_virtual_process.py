@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fl.experiment.cli import main
-from fl.experiment.commands.emulate import status_table
-from hardware.errors import HardwareError
-from hardware.virtual_pluto import Emulator
-from hardware.virtual_pluto.process import emulator_process
-from tests.hardware.virtual_pluto.raw_client import RawClient, address, make_lab
+from fl.cli.labs.emulate import status_table
+from fl.cli.main import main
+from hardware.radio.errors import HardwareError
+from hardware.virtual.iiod.emulator import Emulator
+from hardware.virtual.process import emulator_process
+from tests.hardware.virtual.iiod.raw_client import RawClient, address, make_lab
 
 ROOT = Path(__file__).parents[3]
-MODULE = [sys.executable, "-m", "hardware.virtual_pluto"]
-COMMAND = [sys.executable, "-c", "import sys; from fl.experiment.cli import main; sys.exit(main())", "emulate"]
+MODULE = [sys.executable, "-m", "hardware.virtual", "pluto-virtual"]
+COMMAND = [sys.executable, "-c", "import sys; from fl.cli.main import main; sys.exit(main())", "emulate"]
 
 
 def soon(condition: Callable[[], bool]) -> None:
@@ -69,8 +69,9 @@ def test_it_dies_with_a_parent_that_is_killed() -> None:
     script = textwrap.dedent(
         """
         import json, time
-        from hardware.virtual_pluto.process import emulator_process
-        with emulator_process("loopback", seed=1) as server:
+        from hardware.lab.file import find_lab
+        from hardware.virtual.process import emulator_process
+        with emulator_process("pluto-virtual", find_lab("loopback"), seed=1) as server:
             print(json.dumps(server.uris), flush=True)
             time.sleep(60)
         """
@@ -83,8 +84,16 @@ def test_it_dies_with_a_parent_that_is_killed() -> None:
     soon(lambda: not listens(uris["ps"]))
 
 
-def test_a_process_that_cannot_start_says_why() -> None:
-    with pytest.raises(HardwareError, match="no lab 'nothing'"), emulator_process("nothing", seed=1):
+@pytest.mark.parametrize(
+    ("backend", "port", "reason"),
+    [
+        ("pluto-virtual", 0, "the port is 0"),
+        ("loopback", None, "'loopback' has no virtual radios"),
+        ("nothing", None, "backend 'nothing' is not one of"),
+    ],
+)
+def test_a_process_that_cannot_start_says_why(backend: str, port: int | None, reason: str) -> None:
+    with pytest.raises(HardwareError, match=reason), emulator_process(backend, make_lab(), seed=1, port=port):
         pass
 
 
@@ -115,7 +124,13 @@ def test_the_command_for_people_ends_on_ctrl_c_as_it_should() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"), [(["nothing"], "no lab 'nothing'"), (["loopback", "--port", "0"], "the port is 0")]
+    ("arguments", "reason"),
+    [
+        (["nothing"], "no lab 'nothing'"),
+        (["loopback", "--port", "0"], "the port is 0"),
+        (["loopback", "--backend", "pluto"], "--backend pluto has no virtual radios"),
+        (["loopback", "--backend", "pluto-virtal"], "did you mean 'pluto-virtual'?"),
+    ],
 )
 def test_the_command_refuses_in_one_line(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["emulate", *arguments]) == 2

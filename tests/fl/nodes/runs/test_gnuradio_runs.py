@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fl.experiment import run
-from fl.experiment.folder import RunFolder
-from fl.experiment.runner import FINISHED
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.ledger import read_ledger
-from hardware.lab import find_lab
-from tests.fl.nodes.small_runs import PLUTO_UPLINKS, assert_like_the_loopback, before, pluto_run, rows_of
+from fl.run import run
+from fl.run.folder import RunFolder
+from fl.run.replay import replay
+from fl.run.runner import FINISHED
+from hardware.air.settings import medium_of
+from hardware.lab.file import find_lab
+from tests.fl.nodes.small_runs import PLUTO_UPLINKS, assert_like_the_loopback, at_receive, before, pluto_run, rows_of
 from tests.gnuradio_needed import needs_gnuradio
 from tests.hardware.flowgraph_labs import process_of
 
@@ -30,7 +32,7 @@ def lab_file(tmp_path: Path) -> str:
 
 
 def test_the_same_run_as_over_the_loopback(tmp_path: Path, lab_file: str) -> None:
-    assert_like_the_loopback(lab_file, "gnuradio", find_lab(lab_file).medium.noise_var_complex / 2, tmp_path)
+    assert_like_the_loopback(lab_file, "gnuradio", medium_of(find_lab(lab_file)).noise_var_complex / 2, tmp_path)
 
 
 def to_flowgraph(name: str, number: signal.Signals) -> Callable[[RadioUplink], None]:
@@ -49,18 +51,7 @@ def test_a_flowgraph_that_dies_before_anything_is_sent_costs_nothing(tmp_path: P
 def test_a_flowgraph_that_dies_during_the_payload_is_charged_without_the_jammer(tmp_path: Path, lab_file: str) -> None:
     """Whether the noise went out with it is not known any more, so it is not counted on; the uplink is sent again."""
     folder = tmp_path / "run"
-
-    def inject(uplink: RadioUplink) -> None:
-        receive = uplink.server.receive
-
-        def kill_and_receive(start_sample: int) -> object:
-            uplink.server.receive = receive  # type: ignore[method-assign]
-            to_flowgraph("air", signal.SIGKILL)(uplink)
-            return receive(start_sample)
-
-        uplink.server.receive = kill_and_receive  # type: ignore[assignment,method-assign]
-
-    with before("exchange", 2, inject):
+    with before("exchange", 2, at_receive(to_flowgraph("air", signal.SIGKILL))):
         result = run(pluto_run(lab_file), folder)
     assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS + 1)
     mechanisms = read_ledger(folder / "ledger.jsonl").mechanisms
@@ -73,3 +64,10 @@ def test_a_flowgraph_that_freezes_is_started_anew(tmp_path: Path, lab_file: str)
         result = run(pluto_run(lab_file), folder)
     assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
     assert sum(row["postponed"] for row in RunFolder(folder).metrics()) == 1
+
+
+def test_what_was_received_can_be_replayed(tmp_path: Path, lab_file: str) -> None:
+    run(pluto_run(lab_file, radio={"record": "all"}), tmp_path / "run")
+    played = replay(RunFolder(tmp_path / "run"))
+    assert [one for attempt in played.attempts for one in attempt.found] == []
+    assert played.model

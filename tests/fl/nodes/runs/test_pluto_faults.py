@@ -5,18 +5,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fl.experiment import run
-from fl.experiment.folder import RunFolder
-from fl.experiment.runner import FINISHED
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.ledger import read_ledger
-from hardware.errors import HardwareError, RadioTimeoutError
-from hardware.lab import find_lab, open_lab
-from tests.fl.nodes.small_runs import PLUTO_UPLINKS, before, pluto_run, rows_of
+from fl.run import run
+from fl.run.folder import RunFolder
+from fl.run.runner import FINISHED
+from hardware.lab.file import find_lab
+from hardware.lab.opened import open_lab
+from hardware.radio.errors import HardwareError, RadioTimeoutError
+from tests.fl.nodes.small_runs import PLUTO_UPLINKS, at_receive, before, pluto_run, rows_of
 from tests.hardware.plutos import Bench
 
 pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting", "one_thread")
@@ -33,17 +33,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def dying(bench: Bench) -> Callable[[RadioUplink], None]:
     """Let the radios die while the server waits for the payload."""
-
-    def inject(uplink: RadioUplink) -> None:
-        receive = uplink.server.receive
-
-        def kill_and_receive(start_sample: int) -> Any:
-            bench.signal(signal.SIGKILL)
-            return receive(start_sample)
-
-        uplink.server.receive = kill_and_receive  # type: ignore[method-assign]
-
-    return inject
+    return at_receive(lambda uplink: bench.signal(signal.SIGKILL))
 
 
 def test_radios_that_die_end_the_run_which_goes_on_later(tmp_path: Path, bench: Bench) -> None:

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fl.experiment import run
-from fl.experiment.folder import RunFolder
-from fl.experiment.runner import FINISHED
 from fl.nodes.radio_uplink import RadioUplink
-from hardware.errors import LateError
-from hardware.lab import find_lab
-from hardware.loopback import LoopbackRadio
-from hardware.pluto import PlutoRadio
+from fl.run import run
+from fl.run.folder import RunFolder
+from fl.run.replay import replay
+from fl.run.runner import FINISHED
+from hardware.air.settings import medium_of
+from hardware.lab.file import find_lab
+from hardware.loopback.radio import LoopbackRadio
+from hardware.pluto.radio import PlutoRadio
+from hardware.radio.errors import LateError
 from tests.fl.nodes.small_runs import PLUTO_UPLINKS, assert_like_the_loopback, before, ledger_rows, pluto_run, rows_of
 from tests.hardware.plutos import Bench
 
@@ -31,7 +33,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 def test_the_same_run_as_over_the_loopback(tmp_path: Path) -> None:
     # The whole [medium] section's noise, and the converter's steps of 1/2047.
-    noise_var_real = find_lab("pluto-virtual").medium.noise_var_complex / 2 + (1 / 2047) ** 2 / 12
+    noise_var_real = medium_of(find_lab("pluto-virtual")).noise_var_complex / 2 + (1 / 2047) ** 2 / 12
     assert_like_the_loopback("pluto-virtual", "pluto-virtual", noise_var_real, tmp_path)
 
 
@@ -118,3 +120,15 @@ def test_a_jammer_that_is_cut_short_is_charged_as_if_it_had_sent_nothing(tmp_pat
     assert real["sigma"] == pytest.approx(promised["noise_std_real"] / promised["alpha_u"])
     assert real["sigma"] < 0.5 * promised["sigma"]
     bench.assert_silent()
+
+
+@pytest.mark.parametrize("record", ["all", "last"])
+def test_what_was_received_can_be_replayed(tmp_path: Path, record: str) -> None:
+    """With a lost buffer on the way, and a server that remembers the noise of earlier uplinks."""
+    folder = tmp_path / "run"
+    with before("plan", 2, drop("ps", "rx")):
+        run(pluto_run("pluto-virtual", radio={"record": record}), folder)
+    played = replay(RunFolder(folder))
+    assert [one for attempt in played.attempts for one in attempt.found] == []
+    assert played.model is (True if record == "all" else None)
+    assert replay(RunFolder(folder), uplink=PLUTO_UPLINKS).same

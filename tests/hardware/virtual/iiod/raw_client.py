@@ -10,8 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.lab import Lab, parse_lab
-from hardware.virtual_pluto import Emulator
+from hardware.lab.file import parse_lab
+from hardware.lab.model import Lab
+from hardware.virtual.iiod.emulator import Emulator
 
 PHY, TX, RX = "ad9361-phy", "cf-ad9361-dds-core-lpc", "cf-ad9361-lpc"
 RX_LO, TX_LO = "OUTPUT altvoltage0", "OUTPUT altvoltage1"

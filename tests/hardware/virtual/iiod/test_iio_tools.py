@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.hardware.virtual_pluto.raw_client import PHY, RATE_HZ, RX, TX, Bench, as_words, bench, tone
+from tests.hardware.virtual.iiod.raw_client import PHY, RATE_HZ, RX, TX, Bench, as_words, bench, tone
 
 TOOLS = ("iio_info", "iio_attr", "iio_readdev", "iio_writedev", "iio_reg")
 pytestmark = pytest.mark.skipif(
@@ -45,8 +45,8 @@ def test_iio_info_finds_everything(running: Bench) -> None:
 
 
 def test_iio_info_on_another_port() -> None:
-    from hardware.virtual_pluto import Emulator
-    from tests.hardware.virtual_pluto.raw_client import make_lab
+    from hardware.virtual.iiod.emulator import Emulator
+    from tests.hardware.virtual.iiod.raw_client import make_lab
 
     with Emulator(make_lab(), seed=1, port=30999) as emulator:
         assert emulator.uris["ps"].endswith(":30999")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.hardware.virtual_pluto.raw_client import PHY, RX, RX_LO, TX, TX_LO, Bench, RawClient, as_words, bench, tone
+from tests.hardware.virtual.iiod.raw_client import PHY, RX, RX_LO, TX, TX_LO, Bench, RawClient, as_words, bench, tone
 
 
 @pytest.fixture(scope="module")

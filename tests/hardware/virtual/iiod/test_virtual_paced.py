@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from tests.hardware.virtual_pluto.raw_client import (
+from tests.hardware.virtual.iiod.raw_client import (
     OVERFLOW,
     PHY,
     RX,

@@ -5,12 +5,12 @@ import threading
 import numpy as np
 import pytest
 
-from hardware.settings import RadioSettings
-from hardware.virtual_pluto.buffers import RxBuffer, TxBuffer
-from hardware.virtual_pluto.refusal import RefusalError
-from hardware.virtual_pluto.registers import OVERFLOW, STATUS, UNDERFLOW, Registers
-from hardware.virtual_pluto.transceiver import Transceiver
-from hardware.virtual_pluto.words import Words, looped_words, rx_words, tx_samples
+from hardware.radio.settings import RadioSettings
+from hardware.virtual.iiod.buffers import RxBuffer, TxBuffer
+from hardware.virtual.iiod.chip.registers import OVERFLOW, STATUS, UNDERFLOW, Registers
+from hardware.virtual.iiod.chip.transceiver import Transceiver
+from hardware.virtual.iiod.chip.words import Words, looped_words, rx_words, tx_samples
+from hardware.virtual.iiod.refusal import RefusalError
 
 
 def ramp(first: int, count: int) -> Words:

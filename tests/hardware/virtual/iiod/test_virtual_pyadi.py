@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardware.virtual_pluto import Emulator
-from hardware.virtual_pluto.process import emulator_process
-from tests.hardware.virtual_pluto.raw_client import make_lab, tone
+from hardware.lab.file import find_lab
+from hardware.virtual.iiod.emulator import Emulator
+from hardware.virtual.process import emulator_process
+from tests.hardware.virtual.iiod.raw_client import make_lab, tone
 
 # pyadi-iio raises an AttributeError at import where the C library is missing.
 pytestmark = pytest.mark.skipif(
@@ -134,7 +135,7 @@ def test_tones_of_the_core(uris: dict[str, str]) -> None:
 
 
 def test_a_pluto_in_another_process() -> None:
-    with emulator_process("loopback", seed=2) as server, pluto(server.uris["ps"]) as radio:
+    with emulator_process("pluto-virtual", find_lab("loopback"), seed=2) as server, pluto(server.uris["ps"]) as radio:
         radio.rx_buffer_size = 2048
         heard = radio.rx()
         assert heard.size == 2048

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from hardware.lab import Lab
-from hardware.virtual_pluto.air import Air
-from hardware.virtual_pluto.radio import VirtualRadio
-from tests.hardware.virtual_pluto.raw_client import (
+from hardware.lab.model import Lab
+from hardware.virtual.iiod.radio import VirtualRadio
+from hardware.virtual.shared_time import SharedTime
+from tests.hardware.virtual.iiod.raw_client import (
     OVERFLOW,
     PHY,
     RATE_HZ,
@@ -538,15 +538,15 @@ class TestLostBlocks:
 def through_the_air(lab: Lab, waves: dict[str, Samples], count: int) -> Samples:
     """What the ps hears when every sender's wave is given to the air in one piece."""
     with ThreadPoolExecutor(1) as workers:
-        air = Air(lab, int(RATE_HZ), 5, 0, workers)
+        medium = SharedTime[VirtualRadio](lab, int(RATE_HZ), 5, 0, workers).medium
     lock = threading.Lock()
     for radio in lab.radios:
         virtual = VirtualRadio(radio, lock)
         virtual.chip.tx_gain_db = 0.0
         virtual.chip.tx_lo_hz += 1000 if radio.name == "client-2" else 0
-        air.medium.tune(radio.name, virtual.settings())
-    air.medium.set_receiving("ps", receives=True)
+        medium.tune(radio.name, virtual.settings())
+    medium.set_receiving("ps", receives=True)
     for name, wave in waves.items():
         sent = as_words(wave).astype(np.float32) / 16384
-        air.medium.send(name, sent.view(np.complex64).reshape(-1), 0)
-    return air.medium.listen("ps", count, 0)[0]
+        medium.send(name, sent.view(np.complex64).reshape(-1), 0)
+    return medium.listen("ps", count, 0)[0]

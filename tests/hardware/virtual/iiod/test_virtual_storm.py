@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hardware.virtual_pluto import connection
-from hardware.virtual_pluto.connection import LONGEST_LINE
-from hardware.virtual_pluto.emulator import MOST_CONNECTIONS
-from tests.hardware.virtual_pluto.raw_client import PHY, RX, TX, Bench, RawClient, address, bench, make_lab, tone
+from hardware.virtual.iiod import connection
+from hardware.virtual.iiod.connection import LONGEST_LINE
+from hardware.virtual.iiod.emulator import MOST_CONNECTIONS
+from tests.hardware.virtual.iiod.raw_client import PHY, RX, TX, Bench, RawClient, address, bench, make_lab, tone
 
 QUOTA_BLOCK = 1_000_000
 

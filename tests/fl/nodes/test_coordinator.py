@@ -1,0 +1,175 @@
+"""What the coordinator says and hears: public by construction, in the order of an uplink, and its jammer's own word."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fl.errors import ConfigError
+from fl.nodes.link import InProcessLink
+from fl.nodes.messages import Check, JammingDecision, JammingOrder, Message, Receive, Received, Withdraw
+from fl.nodes.radio_uplink import RadioUplink
+from fl.uplink.jammer import JammerRole
+from hardware.radio.errors import HardwareError
+from tests.fl.nodes.radios import lab_of, nothing, opened, power_of, sent_by, updates_of
+
+SHORT: dict[str, Any] = {"quiet_samples": 8192, "sounding_symbols": 8}
+
+
+@contextmanager
+def listened(uplink: RadioUplink) -> Iterator[list[tuple[str, Message[Any], Any]]]:
+    """Everything that passes the link: node, message, answer."""
+    said: list[tuple[str, Message[Any], Any]] = []
+    link: Any = uplink.coordinator.link
+    ask = link.ask
+
+    def watched(node: str, message: Message[Any]) -> Any:
+        answer = ask(node, message)
+        said.append((node, message, answer))
+        return answer
+
+    link.ask = watched
+    yield said
+    link.ask = ask
+
+
+def plain(value: Any) -> Any:
+    """A value that can be compared, whatever arrays it has inside."""
+    if isinstance(value, np.ndarray):
+        return (value.shape, value.tobytes())
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value).__name__, *(plain(getattr(value, field.name)) for field in fields(value)))
+    if isinstance(value, tuple | list):
+        return tuple(plain(part) for part in value)
+    return value
+
+
+@pytest.mark.parametrize("role", [JammerRole.DEDICATED, JammerRole.ROTATING])
+def test_nothing_that_is_said_depends_on_an_update(role: JammerRole) -> None:
+    """Two runs of the same uplink with other updates, one of them clipping: all messages and answers are the same bits,
+    but for what the server received. Backs off by the worst case, so that nothing is known of the norms either."""
+    talks = []
+    for seed, length in ((5, 1.0), (6, 0.1)):
+        power = power_of(alpha_u=300.0, jammer_role=role, jammer_sigma=1e-3, max_phase_error_rad=3.0)
+        with opened(lab_of(fading="rayleigh"), 1000, power=power, payload_rms=0.5, **SHORT) as uplink:
+            with listened(uplink) as said:
+                plan = uplink.plan(1)
+                uplink.exchange(plan, sent_by(plan, updates_of(1000, seed=seed, length=length)), nothing)
+            talks.append(said)
+    first, second = talks
+    assert len(first) == len(second)
+    received = 0
+    for (node, message, answer), (other_node, other_message, other_answer) in zip(first, second, strict=True):
+        assert (node, plain(message)) == (other_node, plain(other_message))
+        if isinstance(answer, Received):
+            received += 1
+            assert plain(answer) != plain(other_answer)
+        else:
+            assert plain(answer) == plain(other_answer)
+    assert received == 1
+
+
+def test_an_uplink_is_said_in_order() -> None:
+    power = power_of(jammer_role=JammerRole.DEDICATED, jammer_sigma=0.02)
+    with opened(lab_of(), 1000, power=power, **SHORT) as uplink:
+        clients, jammer = list(uplink.cast.clients), "jammer"
+        with listened(uplink) as said:
+            plan = uplink.plan(1)
+            uplink.exchange(plan, sent_by(plan, updates_of(1000)), nothing)
+    steps = [(type(message).__name__, node) for node, message, _ in said]
+    assert steps == [
+        ("MeasureSilence", "ps"),
+        *(("Sound", name) for name in [*clients, jammer]),
+        ("HearSoundings", "ps"),
+        *(("DescribeCircuits", name) for name in clients),
+        *(("Announcement", name) for name in clients),
+        ("JammingOrder", jammer),
+        ("Transmit", jammer),
+        *(("Transmit", name) for name in clients),
+        ("Receive", "ps"),
+        ("Check", jammer),
+        *(("Check", name) for name in clients),
+    ]
+
+
+@pytest.mark.parametrize("role", [JammerRole.DEDICATED, JammerRole.ROTATING])
+@pytest.mark.parametrize("error", [HardwareError("late"), KeyboardInterrupt()])
+def test_every_client_withdraws_on_its_own_and_the_jammer_does_not(
+    role: JammerRole, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server fails; the first client does not answer. Whoever jams is asked nothing that would end its burst."""
+    power = power_of(jammer_role=role, jammer_sigma=0.02)
+    with opened(lab_of(), 1000, power=power, **SHORT) as uplink:
+        plan = uplink.plan(2)
+        link: Any = uplink.coordinator.link
+        ask, said = link.ask, list[tuple[str, str]]()
+
+        def failing(node: str, message: Message[Any]) -> Any:
+            said.append((type(message).__name__, node))
+            if isinstance(message, Receive):
+                raise error
+            if isinstance(message, Withdraw) and node == "client-1":
+                raise HardwareError("client-1 does not answer")
+            return ask(node, message)
+
+        link.ask = failing
+        with pytest.raises(type(error)):
+            uplink.exchange(plan, sent_by(plan, updates_of(1000)), nothing)
+        assert uplink.lab.leaving is not None
+        jammer = uplink.lab.leaving.jamming
+    assert jammer == ("jammer" if role is JammerRole.DEDICATED else "client-2")
+    clients = [name for name in uplink.cast.clients if name != jammer]
+    after = said[said.index(("Receive", "ps")) + 1 :]
+    checked = [("Check", jammer)] if isinstance(error, HardwareError) else []
+    assert after == [*(("Withdraw", name) for name in clients), *checked]
+    assert "'client-1' has not confirmed that it sends nothing more: client-1 does not answer" in caplog.text
+
+
+def test_ctrl_c_is_not_swallowed_by_a_jammer_that_fails() -> None:
+    """An error of a radio would be tried again."""
+    power = power_of(jammer_role=JammerRole.DEDICATED, jammer_sigma=0.02)
+    with opened(lab_of(), 1000, power=power, **SHORT) as uplink:
+        plan = uplink.plan(1)
+        link: Any = uplink.coordinator.link
+        ask = link.ask
+
+        def failing(node: str, message: Message[Any]) -> Any:
+            if isinstance(message, Receive):
+                raise KeyboardInterrupt
+            if isinstance(message, Check):
+                raise HardwareError(f"{node} does not answer")
+            return ask(node, message)
+
+        link.ask = failing
+        with pytest.raises(KeyboardInterrupt):
+            uplink.exchange(plan, sent_by(plan, updates_of(1000)), nothing)
+
+
+def test_what_the_jammer_decides_is_what_is_charged() -> None:
+    """A jammer that will send less than it was asked for says so, and no more is counted on."""
+    power = power_of(jammer_role=JammerRole.DEDICATED, jammer_sigma=0.02)
+    with opened(lab_of(), 1000, power=power, **SHORT) as uplink:
+        whole = uplink.plan(1).mechanism
+    with opened(lab_of(), 1000, power=power, **SHORT) as uplink:
+        link: Any = uplink.coordinator.link
+        ask = link.ask
+
+        def weaker(node: str, message: Message[Any]) -> Any:
+            answer = ask(node, message)
+            if isinstance(message, JammingOrder):
+                return JammingDecision(answer.alpha / 2, answer.gain_lower)
+            return answer
+
+        link.ask = weaker
+        half = uplink.plan(1).mechanism
+    assert half.alpha_cj == pytest.approx(whole.alpha_cj / 2)
+    jammed = (whole.alpha_cj * whole.jammer_gain) ** 2 / whole.alpha_u**2
+    assert whole.sigma**2 - half.sigma**2 == pytest.approx(0.75 * jammed, rel=1e-9)
+
+
+def test_a_node_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="there is no node 'client-9': there are a, b"):
+        InProcessLink({"a": object(), "b": object()}).ask("client-9", Message())  # type: ignore[dict-item]
