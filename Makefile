@@ -2,7 +2,7 @@
 # Extra arguments for the program behind a target: make test ARGS="-k power"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench setup clean setup-run setup-dev
+.PHONY: help demo test check docs reference bench setup clean setup-run setup-dev
 
 BIN := .venv/bin
 PACKAGES := phy flowgraphs hardware calibration fl
@@ -21,16 +21,23 @@ test: setup-dev ## run the tests
 check: setup-dev ## lint, formatting, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict $(PACKAGES)
+	$(BIN)/mypy --strict $(PACKAGES) docs
 	$(BIN)/lint-imports --no-logo
+
+# The variable silences a notice about another program of the theme's makers.
+docs: setup-dev ## build the guides into site/; broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+reference: setup-dev ## write docs/reference/ again, from the code that it describes
+	$(BIN)/python -m docs.make_reference
 
 bench: setup-run ## measure speed
 	$(BIN)/airdp bench $(ARGS)
 
-setup: setup-dev ## set up all that demo, test, check and bench need
+setup: setup-dev ## set up all that the other targets need
 
 clean: ## remove .venv, caches and build products; runs/ stays
-	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist site *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Not file targets: whether the set-up is current depends on contents, not on times (see .ci/setup).
