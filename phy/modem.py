@@ -4,32 +4,30 @@ Both directions are linear, so the demodulated sum of signals is the sum of thei
 air. Unitary means that white noise has the same variance per sample and per cell.
 """
 
+import math
 from functools import lru_cache
 
 import numpy as np
-from ducc0.fft import c2c
 from numpy.typing import NDArray
 
 from phy.errors import SignalError
 from phy.numerology import Numerology
-
-# ducc0 rather than SciPy, whose transforms are an older version of these: 1.4 times as fast, and into a given array.
-_UNITARY = 1
+from phy.transforms import row_blocks, suitable, transform_of
 
 
 def modulate(
     cells: NDArray[np.complex64],
     numerology: Numerology,
     out: NDArray[np.complex64] | None = None,
+    factor: complex = 1.0,
 ) -> NDArray[np.complex64]:
-    """Samples of cells (..., symbols, data_subcarriers), shape (..., symbols * symbol_samples).
+    """Samples of factor times cells (..., symbols, data_subcarriers), shape (..., symbols * symbol_samples).
 
-    x[n] = 1/sqrt(N) sum_k X[k] exp(j 2 pi k n / N), preceded by its last cp_samples. `out` is filled and returned when
-    given: complex64, C-contiguous, of the result's shape.
+    x[n] = factor/sqrt(N) sum_k X[k] exp(j 2 pi k n / N), preceded by its last cp_samples. `out` is filled and returned
+    when given: complex64, C-contiguous, of the result's shape. A factor costs nothing here.
     """
     _require_cells(cells, numerology)
-    size, prefix, below = numerology.fft_size, numerology.cp_samples, numerology.negative_subcarriers
-    above = numerology.data_subcarriers - below
+    size, prefix = numerology.fft_size, numerology.cp_samples
     shape = (*cells.shape[:-2], cells.shape[-2] * numerology.symbol_samples)
     if out is None:
         out = np.empty(shape, dtype=np.complex64)
@@ -37,16 +35,30 @@ def modulate(
         raise SignalError(
             "out", f"{out.dtype} {out.shape}", f"C-contiguous complex64 {shape}", "Allocate it with numpy.empty."
         )
-    symbols = out.reshape(*cells.shape[:-1], numerology.symbol_samples)
-    # The grid is laid out where the samples will stand, so that the transform can work in place.
-    grid = symbols[..., prefix:]
-    grid[..., 1 : above + 1] = cells[..., below:]
-    grid[..., size - below :] = cells[..., :below]
-    grid[..., 0] = 0.0
-    grid[..., above + 1 : size - below] = 0.0
-    c2c(grid, axes=(grid.ndim - 1,), forward=False, inorm=_UNITARY, out=grid)
-    symbols[..., :prefix] = symbols[..., size:]
+    rows = cells.reshape(-1, numerology.data_subcarriers)
+    symbols = out.reshape(-1, numerology.symbol_samples)
+    weight = np.complex64(factor / math.sqrt(size))
+    direct = suitable(symbols[:, prefix:])
+    for block in row_blocks(len(rows), size):
+        bodies = symbols[block, prefix:]
+        layout = bodies if direct else None
+        inverse = transform_of(len(bodies), size, forward=False, target=layout, purpose=numerology.data_subcarriers)
+        _lay_out(rows[block] * weight, inverse.source, numerology)
+        if direct:
+            inverse(inverse.source, bodies)
+            inverse.release()
+        else:
+            inverse(inverse.source, inverse.target)
+            bodies[:] = inverse.target
+    symbols[:, :prefix] = symbols[:, size:]
     return out
+
+
+def _lay_out(cells: NDArray[np.complex64], grid: NDArray[np.complex64], numerology: Numerology) -> None:
+    """Cells (symbols, U) to their bins in FFT order; all others of the grid, which serves nothing else, are zero."""
+    below = numerology.negative_subcarriers
+    grid[:, 1 : numerology.data_subcarriers - below + 1] = cells[:, below:]
+    grid[:, numerology.fft_size - below :] = cells[:, :below]
 
 
 def demodulate(
@@ -58,19 +70,7 @@ def demodulate(
     keeps clear of the next symbol when the timing is late; the phase ramp exp(-j 2 pi k (cp - start) / N) that it
     causes is undone, so that the cells are the same for every `window_start`.
     """
-    spectrum, ramp = _spectrum(samples, numerology, window_start)
-    below = numerology.negative_subcarriers
-    above = numerology.data_subcarriers - below
-    cells = np.empty((*spectrum.shape[:-1], numerology.data_subcarriers), dtype=np.complex64)
-    if ramp is None:
-        cells[..., :below] = spectrum[..., numerology.fft_size - below :]
-        cells[..., below:] = spectrum[..., 1 : above + 1]
-    else:
-        np.multiply(
-            spectrum[..., numerology.fft_size - below :], ramp[numerology.fft_size - below :], out=cells[..., :below]
-        )
-        np.multiply(spectrum[..., 1 : above + 1], ramp[1 : above + 1], out=cells[..., below:])
-    return cells
+    return _demodulate(samples, numerology, window_start, _NO_BINS, used=True)[0]
 
 
 def demodulate_bins(
@@ -80,14 +80,74 @@ def demodulate_bins(
     window_start: int | None = None,
 ) -> NDArray[np.complex64]:
     """As `demodulate`, for any FFT-order `bins` such as `numerology.null_bins`. Shape (..., symbols, len(bins))."""
-    spectrum, ramp = _spectrum(samples, numerology, window_start)
-    cells = spectrum[..., bins]
-    return cells if ramp is None else cells * ramp[bins]
+    return _demodulate(samples, numerology, window_start, bins, used=False)[1]
 
 
-def _spectrum(
-    samples: NDArray[np.complex64], numerology: Numerology, window_start: int | None
-) -> tuple[NDArray[np.complex64], NDArray[np.complex64] | None]:
+def demodulate_with(
+    samples: NDArray[np.complex64], numerology: Numerology, bins: NDArray[np.int64]
+) -> tuple[NDArray[np.complex64], NDArray[np.complex64]]:
+    """`demodulate` and `demodulate_bins` of the same samples, with one transform for both."""
+    return _demodulate(samples, numerology, None, bins, used=True)
+
+
+def _demodulate(
+    samples: NDArray[np.complex64],
+    numerology: Numerology,
+    window_start: int | None,
+    bins: NDArray[np.int64],
+    *,
+    used: bool,
+) -> tuple[NDArray[np.complex64], NDArray[np.complex64]]:
+    """Cells of the used subcarriers, where wanted, and of `bins`."""
+    start = _checked_start(samples, numerology, window_start)
+    size, early = numerology.fft_size, numerology.cp_samples - start
+    symbols = samples.reshape(-1, numerology.symbol_samples)
+    windows = symbols[:, start : start + size]
+    cells = np.empty((len(symbols), numerology.data_subcarriers if used else 0), np.complex64)
+    others = np.empty((len(symbols), len(bins)), np.complex64)
+    direct = suitable(windows)
+    ramp = _advance_ramp(size, early) if early else None
+    for block in row_blocks(len(symbols), size):
+        window = windows[block]
+        transform = transform_of(len(window), size, forward=True, source=window if direct else None)
+        if direct:
+            transform(window, transform.target)
+            transform.release()
+        else:
+            transform.source[:] = window
+            transform(transform.source, transform.target)
+        if used:
+            _gather(transform.target, cells[block], numerology, ramp)
+        if bins.size:
+            np.multiply(transform.target[:, bins], _weights(size, ramp, bins), out=others[block])
+    batch = (*samples.shape[:-1], samples.shape[-1] // numerology.symbol_samples)
+    return cells.reshape(*batch, cells.shape[-1]), others.reshape(*batch, len(bins))
+
+
+_NO_BINS: NDArray[np.int64] = np.empty(0, np.int64)
+
+
+def _gather(
+    spectrum: NDArray[np.complex64],
+    cells: NDArray[np.complex64],
+    numerology: Numerology,
+    ramp: NDArray[np.complex64] | None,
+) -> None:
+    below = numerology.negative_subcarriers
+    cells[:, :below] = spectrum[:, numerology.fft_size - below :]
+    cells[:, below:] = spectrum[:, 1 : numerology.data_subcarriers - below + 1]
+    cells *= _weights(numerology.fft_size, ramp, numerology.used_bins)
+
+
+def _weights(
+    size: int, ramp: NDArray[np.complex64] | None, bins: NDArray[np.int64]
+) -> NDArray[np.complex64] | np.float32:
+    """What makes a transform unitary, and undoes the early window's ramp at these bins."""
+    unit = np.float32(1.0 / math.sqrt(size))
+    return unit if ramp is None else np.asarray(ramp[bins] * unit)
+
+
+def _checked_start(samples: NDArray[np.complex64], numerology: Numerology, window_start: int | None) -> int:
     start = numerology.cp_samples if window_start is None else window_start
     if not 0 <= start <= numerology.cp_samples:
         raise SignalError(
@@ -100,12 +160,7 @@ def _spectrum(
             f"complex64, whole symbols of {numerology.symbol_samples} samples",
             "Cut the capture at the frame's payload slice.",
         )
-    symbols = samples.reshape(*samples.shape[:-1], -1, numerology.symbol_samples)
-    window = symbols[..., start : start + numerology.fft_size]
-    spectrum = np.empty(window.shape, np.complex64)
-    c2c(window, axes=(window.ndim - 1,), forward=True, inorm=_UNITARY, out=spectrum)
-    early = numerology.cp_samples - start
-    return spectrum, _advance_ramp(numerology.fft_size, early) if early else None
+    return start
 
 
 @lru_cache(maxsize=32)

@@ -9,7 +9,7 @@ from fl.bench.local_round import local_round
 from fl.bench.measure import Measurement
 from fl.bench.modem import modem
 from fl.bench.paper_uplink import paper_uplink
-from fl.bench.radio_uplink import radio_uplink
+from fl.bench.radio_uplink import radio_uplink, radio_uplink_multipath
 from fl.bench.virtual_radios import missing_libiio, virtual_radios
 from fl.bench.zeromq import zeromq
 
@@ -31,6 +31,7 @@ BENCHMARKS = {
     "local-round-proximal": Benchmark(partial(local_round, mu=0.1)),
     "paper-uplink": Benchmark(paper_uplink),
     "radio-uplink": Benchmark(radio_uplink),
+    "radio-uplink-multipath": Benchmark(radio_uplink_multipath),
     "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
     "modem": Benchmark(modem, missing_gnuradio),
     "zeromq": Benchmark(zeromq, missing_gnuradio),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -34,26 +35,33 @@ from hardware.lab.model import Lab
 from hardware.lab.opened import open_lab
 from phy.numerology import Numerology
 
+Taps = tuple[tuple[int, float], ...]
 _LAB = Path(__file__).with_suffix(".toml")
 
 
-def work_lab(clients: int) -> Lab:
-    """The lab file beside this module, with so many clients."""
+FLAT = ((0, 0.0),)
+MULTIPATH = ((0, 0.0), (3, -6.0), (7, -10.0))
+"""Paths as the lab `loopback-harsh` has them: [delay in samples, power in dB] of each."""
+
+
+def work_lab(clients: int, taps: Taps = FLAT) -> Lab:
+    """The lab file beside this module, with so many clients and these paths."""
     tables = tomllib.loads(_LAB.read_text(encoding="utf-8"))
     for radio in tables["radio"]:
         if radio["role"] == "client":
             radio["count"] = clients
+    tables["medium"]["taps"] = taps
     return parse_lab(tables, str(_LAB))
 
 
 class RadioWork:
     """One uplink with the paper's d = 155,830, sample by sample: Rayleigh fading and noise, nothing else."""
 
-    def __init__(self, clients: int, stack: ExitStack) -> None:
+    def __init__(self, clients: int, stack: ExitStack, taps: Taps = FLAT) -> None:
         self.air = AirFormat(Numerology(), 155_830)
         # As in a run: linear algebra on one thread.
         stack.enter_context(Workforce(1))
-        lab = stack.enter_context(open_lab(work_lab(clients), seed=1))
+        lab = stack.enter_context(open_lab(work_lab(clients, taps), seed=1))
         self.uplinks = {
             diagnosed: RadioUplink(
                 lab,
@@ -86,9 +94,20 @@ def rules(alpha_u: float, *, diagnosis: bool = False) -> RadioRules:
 
 
 def radio_uplink(repeats: int) -> Measurement:
-    """An uplink from updates to their sum, against the FFTs in it."""
+    """An uplink from updates to their sum over flat channels, against the FFTs in it."""
+    return _against_its_ffts(repeats, FLAT, "Rayleigh", _all_facts)
+
+
+def radio_uplink_multipath(repeats: int) -> Measurement:
+    """The same over channels of three paths, each of which a client undoes with a filter of 2,049 taps."""
+    return _against_its_ffts(repeats, MULTIPATH, "Rayleigh on three paths, undone by filters", lambda *_: {})
+
+
+def _against_its_ffts(
+    repeats: int, taps: Taps, channels: str, facts_of: Callable[["RadioWork", int], dict[str, Any]]
+) -> Measurement:
     with ExitStack() as stack:
-        work = RadioWork(50, stack)
+        work = RadioWork(50, stack, taps)
         symbols, size = work.air.grid.symbols, work.air.payload_numerology.fft_size
         grids = np.ones((work.clients, symbols, size), np.complex64)
 
@@ -105,10 +124,15 @@ def radio_uplink(repeats: int) -> Measurement:
             # Tens of milliseconds each: more pairs make the median steady.
             8 * repeats,
             before=lambda: plans.__setitem__(0, work.plan()),
-            workload="50 clients, d = 155,830, Rayleigh, noise: whitening, precoding, OFDM, air, receiver, accounting",
+            workload=f"50 clients, d = 155,830, {channels}, noise: whitening, precoding, OFDM, air, receiver, "
+            "accounting",
             reference=f"its {work.clients + 1} x {symbols} FFTs of {size} points, scipy.fft, complex64, one worker",
-            facts={**_diagnosis_facts(work, repeats), **_radio_facts()},
+            facts=facts_of(work, repeats),
         )
+
+
+def _all_facts(work: RadioWork, repeats: int) -> dict[str, Any]:
+    return {**_diagnosis_facts(work, repeats), **_radio_facts()}
 
 
 def _diagnosis_facts(work: RadioWork, repeats: int) -> dict[str, Any]:

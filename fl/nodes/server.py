@@ -30,7 +30,7 @@ from phy.estimation import ChannelEstimate, delay_estimate, estimate_channel, re
 from phy.frame import sounding_cells
 from phy.impairments import rotate
 from phy.inversion import band_numerology
-from phy.modem import demodulate, demodulate_bins
+from phy.modem import demodulate, demodulate_with
 from phy.sync import detect
 
 LARGEST_MISFIT = 2e-4
@@ -228,9 +228,9 @@ class ServerNode:
         air, frame = self.air, self.air.payload
         samples = self.radio.receive(frame.length, start_sample).checked(frame.length).samples
         payload = np.ascontiguousarray(samples[frame.payload_slice])
-        empty = demodulate_bins(payload, air.payload_numerology, _empty_bins(air))
+        cells, empty = demodulate_with(payload, air.payload_numerology, _empty_bins(air))
         return Received(
-            cells=demodulate(payload, air.payload_numerology),
+            cells=cells,
             samples=samples,
             guards=self._noise_in(samples, frame.leading_quiet_slice, frame.trailing_quiet_slice),
             margins=self._noise_in(samples, frame.leading_margin_slice, frame.trailing_margin_slice),

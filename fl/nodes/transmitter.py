@@ -29,7 +29,7 @@ from hardware.radio.errors import TxClippingError
 from phy.dither import Dither, RandomWords, dithered, limited, system_words
 from phy.frame import SoundingFrame, sounding_samples
 from phy.impairments import rotate
-from phy.inversion import ChannelInverse, convolve
+from phy.inversion import convolve
 from phy.modem import demodulate, modulate
 
 
@@ -104,20 +104,26 @@ class Transmitter:
     def send(self, cells: NDArray[np.complex64], scale: float, conditions: Announcement, start_sample: int) -> Burst:
         """Send payload cells (symbols, U): `scale` times them arrives from `start_sample` on. `cells` is used up.
 
-        Peaks are shortened before the filter that undoes the channel: see `fl.nodes.circuits`.
+        Peaks are shortened before the filter that undoes the channel: see `fl.nodes.circuits`. Where one factor undoes
+        it, that is the same as behind it, and scale and factor are one.
 
         A clock that is fast by f/f_carrier also drifts in time: at 1 ppm a sample in a million, which is a phase slope
         over the subcarriers and is undone too, from the same measurement.
         """
-        state = conditions.state
-        cells *= self._drift(state, start_sample, scale)
-        whole = modulate(cells, self.air.payload_numerology, out=self.workspace.samples)
-        dither = dither_for(state, self.air, self.circuits, conditions.noise_std_real)
-        arriving, clipped = limited(whole, peak_limit(state, self.circuits.step, dither))
-        lost = self._lost_energy(whole - arriving) if clipped else 0.0
-        samples, first = self._undone(arriving, start_sample, state, state.inverse if state.flat is None else None)
+        state, circuits = conditions.state, self.circuits
+        self._undo_drift(cells, state, start_sample)
+        undo = 1.0 if state.flat is None else 1.0 / state.flat.gain
+        whole = modulate(cells, self.air.payload_numerology, out=self.workspace.samples, factor=scale * undo)
+        dither = dither_for(state, self.air, circuits, conditions.noise_std_real)
+        limit = peak_limit(state, circuits.step, dither) * abs(undo)
+        shortened, clipped = limited(whole, limit)
+        lost = self._lost_energy(whole - shortened) / abs(undo) ** 2 if clipped else 0.0
+        if state.flat is None:
+            samples, first = convolve(shortened, state.inverse.taps), start_sample - state.inverse.reach
+        else:
+            samples, first = shortened, start_sample - state.flat.delay_samples
         energy = float(np.vdot(samples, samples).real)
-        self._radiate(samples, first, state, dither, conditions.block)
+        self._radiate(samples, first, state, dither, conditions.block, circuits.step)
         return Burst(samples.size, energy, clipped, lost)
 
     def send_noise(self, noise: NDArray[np.complex64], state: SoundedChannel, start_sample: int, block: int) -> int:
@@ -127,39 +133,23 @@ class Transmitter:
         Noise that would clip is not sent: it would be less than what was promised.
         """
         if state.flat is not None:
-            samples, first = self._undone(noise, start_sample, state, None)
+            samples, first = noise * np.complex64(1.0 / state.flat.gain), start_sample - state.flat.delay_samples
         else:
             inverse = noise_inverse(state, self.air)
-            samples, first = self._undone(noise, start_sample, state, inverse)
-            samples, first = samples[inverse.reach : -inverse.reach], first + inverse.reach
-        self._radiate(samples, first, state, Dither.TRIANGULAR, block)
+            samples, first = convolve(noise, inverse.taps)[inverse.reach : -inverse.reach], start_sample
+        self._radiate(samples, first, state, Dither.TRIANGULAR, block, self.circuits.step)
         return samples.size
 
-    def _drift(self, state: SoundedChannel, start_sample: int, scale: float) -> NDArray[np.complex64] | np.float32:
+    def _undo_drift(self, cells: NDArray[np.complex64], state: SoundedChannel, start_sample: int) -> None:
+        """Delay the symbols, in place, by what the clock has gained since its sounding."""
         cfo, numerology = state.cfo_cycles_per_sample, self.air.payload_numerology
         if cfo == 0.0:
-            return np.float32(scale)
+            return
         ppm = cfo * numerology.sample_rate_hz / self.radio.settings.tx_center_hz
         middles = start_sample + (np.arange(self.air.grid.symbols) + 0.5) * numerology.symbol_samples
         drift_samples = ppm * (middles - state.reference_sample)
         # A fast clock sends later symbols early: delay them by the drift.
-        slopes = scale * np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies)
-        return np.asarray(slopes, np.complex64)
-
-    def _undone(
-        self,
-        samples: NDArray[np.complex64],
-        start_sample: int,
-        state: SoundedChannel,
-        inverse: ChannelInverse | None,
-    ) -> tuple[NDArray[np.complex64], int]:
-        """Samples through the inverse of the channel, and when the first of them leaves."""
-        if inverse is None:
-            flat = state.flat
-            if flat is None:
-                raise PrivacyError(f"the channel of '{self.radio.name}' is not flat: it takes a filter to undo it")
-            return samples * np.complex64(1.0 / flat.gain), start_sample - flat.delay_samples
-        return convolve(samples, inverse.taps), start_sample - inverse.reach
+        cells *= np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies).astype(np.complex64)
 
     def _radiate(
         self,
@@ -168,10 +158,10 @@ class Transmitter:
         state: SoundedChannel,
         dither: Dither | None,
         block: int,
+        step: float | None,
     ) -> None:
         """Against the frequency offset's turn since the sounding, rounded to the converter's levels."""
         turned = rotate(samples, -state.cfo_cycles_per_sample, first_sample - state.reference_sample)
-        step = self.circuits.step
         if step is not None and dither is not None:
             turned, shortened = dithered(turned, step, dither, self.words_for(block))
             if shortened:

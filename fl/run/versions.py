@@ -11,7 +11,6 @@ from typing import Any
 PACKAGES = (
     "airdp",
     "distributed",
-    "ducc0",
     "numba",
     "numpy",
     "scipy",
@@ -22,6 +21,7 @@ PACKAGES = (
     "rich",
     "pydantic",
     "pyadi-iio",
+    "pyfftw",
     "pylibiio",
     "pyyaml",
     "pyzmq",
