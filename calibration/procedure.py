@@ -35,7 +35,7 @@ from phy.frame import SoundingFrame, sounding_cells, sounding_samples
 from phy.impairments import rotate
 from phy.modem import demodulate
 from phy.numerology import Numerology
-from phy.pilots import pilot_cells
+from phy.preamble import pilot_cells
 from phy.units import db_to_amplitude_ratio, db_to_power_ratio
 
 TRANSMITTING = (Role.CLIENT, Role.JAMMER)

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from phy.errors import SignalError
 from phy.modem import modulate
 from phy.numerology import Numerology
-from phy.pilots import pilot_cells
-from phy.preamble import preamble_length, preamble_samples
+from phy.preamble import pilot_cells, preamble_length, preamble_samples
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class PayloadFrame:
 
 
 def sounding_cells(numerology: Numerology, symbols: int) -> NDArray[np.complex64]:
-    """Cells of the sounding symbols exactly as they are sent: P[s, k] = j^s c[k], c = `phy.pilots.pilot_cells`.
+    """Cells of the sounding symbols exactly as they are sent: P[s, k] = j^s c[k], c = `phy.preamble.pilot_cells`.
 
     Shape (symbols, data_subcarriers). The turn by a quarter from symbol to symbol is free of cost and makes the mirror
     image of an I/Q imbalance, which turns the other way, cancel in the mean of every two symbols.

@@ -8,8 +8,7 @@ from phy.frame import PayloadFrame, SoundingFrame, payload_samples, sounding_cel
 from phy.impairments import iq_imbalance
 from phy.modem import demodulate
 from phy.numerology import Numerology
-from phy.pilots import pilot_cells
-from phy.preamble import preamble_samples
+from phy.preamble import pilot_cells, preamble_samples
 from tests.phy.signals import circular
 
 NUMEROLOGIES = (Numerology(), Numerology(64, 16, 52), Numerology(1024, 72, 600))
