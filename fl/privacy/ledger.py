@@ -17,62 +17,47 @@ cleanly at the end cannot be noticed from the file alone: `.next` beside it and 
 row they saw. The chain has no key: it shows damage and careless edits, not a forger's work.
 
 Durability: a row is first written, whole and fsynced, to `<ledger>.next`, then appended and fsynced. A crash in the
-middle of an append leaves a torn last line whose full text is in `.next`; `Ledger.open` finishes exactly that line. A
-row that was announced in `.next` and never appended is appended then, and so charged.
+middle of an append leaves a torn last line whose full text is in `.next`; a power cut may also leave zeros in place of
+any part of it. `Ledger.open` finishes exactly that line. A row that was announced in `.next` and never appended is
+appended then, and so charged.
+
+Whoever writes keeps the file open: one that is deleted, replaced or cut meanwhile takes no more rows, and without a row
+nothing is sent.
 """
 
-import hashlib
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.errors import LedgerError, PrivacyError
-from fl.privacy.accountant import checked_delta
-from fl.privacy.conditions import JammerTrust, View
+from fl.errors import LedgerError
+from fl.privacy.ledger_rows import (
+    GENESIS,
+    LONGEST_ROW_BYTES,
+    DamagedError,
+    LedgerHeader,
+    MechanismRow,
+    Row,
+    encode,
+    follows,
+    header_of,
+    parse_row,
+    seq_of,
+    verified_rows,
+)
 from fl.privacy.mechanism import RoundMechanism
-from fl.privacy.sensitivity import Label, Neighbours
-from hardware.foundation.durable import append_durably, sync_folder, write_atomically
+from fl.privacy.tally import Tally
+from hardware.foundation.durable import AppendOnlyFile, overwrite_durably, sync_folder, write_atomically
 
-FORMAT = 2
-_READABLE = (1, FORMAT)
-_GENESIS = "0" * 64
+__all__ = ["Ledger", "LedgerContents", "LedgerHeader", "read_ledger"]
 
-
-@dataclass(frozen=True)
-class LedgerHeader:
-    """What a ledger is about. sizes: samples of each client (public). config_sha256: digest of the resolved config.
-
-    delta: in total. delta_bounds: what of it is set aside for measured bounds that may fail, over all planned uplinks.
-    confidence: of each such bound, None where there are none. Both are None in ledgers of format 1, which do not say.
-    view: against which adversary the run's uplinks hold. jammer: who it is.
-    """
-
-    sizes: tuple[int, ...]
-    delta: float
-    label: Label
-    neighbours: Neighbours
-    config_sha256: str
-    view: View = View.CELLS
-    jammer: JammerTrust = JammerTrust.UNKNOWN
-    delta_bounds: float | None = None
-    confidence: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse sizes and a delta for which no loss could be computed."""
-        checked_delta(self.delta)
-        if not self.sizes or min(self.sizes) < 1:
-            raise PrivacyError(f"sizes of the clients are {self.sizes}: expected at least one, each 1 or more")
-
-    @property
-    def sizes_array(self) -> NDArray[np.int64]:
-        """`sizes` as int64 (K,)."""
-        return np.asarray(self.sizes, dtype=np.int64)
+_KINDS = ("open", "authorise", "account", "resume")
+_AUTHORISE = _KINDS.index("authorise")
 
 
 @dataclass(frozen=True)
@@ -105,157 +90,124 @@ class LedgerContents:
         return self.authorised - self.accounted
 
 
-def _digest(row: Mapping[str, Any]) -> str:
-    body = {key: value for key, value in row.items() if key != "hash"}
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()).hexdigest()
+class _Reading:
+    """What the rows read so far come to. kinds: of each row, an index into `_KINDS`.
 
+    pending: by row, uplinks that are authorised and not accounted for, as planned.
+    """
 
-def _encode(row: Mapping[str, Any]) -> bytes:
-    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    def __init__(self, path: Path) -> None:
+        self._path, self.kinds, self.head = path, bytearray(), GENESIS
+        self.pending: dict[int, MechanismRow] = {}
+
+    def rows(self) -> Iterator[Row]:
+        """Go through the ledger. The first row has made the header when it comes."""
+        for line, row in verified_rows(self._path):
+            self.take(line, row)
+            yield row
+
+    def take(self, line: bytes, row: Row) -> None:
+        """Check what a verified row says, and that it may stand where it stands."""
+        if not self.kinds:
+            self.header = header_of(self._path, line)
+        elif row.kind not in _KINDS[1:]:
+            raise LedgerError(f"ledger {self._path} line {row.seq + 1} is of unknown kind '{row.kind}'")
+        if row.kind in ("authorise", "account"):
+            if row.mechanism is None:
+                raise LedgerError(f"ledger {self._path} line {row.seq + 1} cannot be read: it has no mechanism")
+            if len(row.mechanism.received_gains) != len(self.header.sizes):
+                raise LedgerError(
+                    f"ledger {self._path} line {row.seq + 1} cannot be read: it has "
+                    f"{len(row.mechanism.received_gains)} gains for {len(self.header.sizes)} clients"
+                )
+            if row.kind == "authorise":
+                self.pending[row.seq] = row.mechanism
+            elif self.pending.pop(-1 if row.authorised_seq is None else row.authorised_seq, None) is None:
+                raise LedgerError(
+                    f"ledger {self._path} line {row.seq + 1} accounts for an uplink that was not authorised"
+                )
+        self.kinds.append(_KINDS.index(row.kind))
+        self.head = row.hash
+
+    @property
+    def authorised(self) -> int:
+        return self.kinds.count(_AUTHORISE)
 
 
 def read_ledger(path: Path) -> LedgerContents:
     """Verify the ledger at `path` and return what it says. Reads only; `LedgerError` names the first bad line."""
-    return _interpret(path, _verified_rows(path, _read_bytes(path)))
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise LedgerError(f"cannot read ledger {path}: {error.strerror}; give the folder of a run") from error
-
-
-def _verified_rows(path: Path, content: bytes) -> list[dict[str, Any]]:
-    if not content:
-        raise LedgerError(f"ledger {path} is empty: expected an 'open' row; the privacy of this run is unknown")
-    lines = content.split(b"\n")
-    if lines.pop():
-        raise LedgerError(
-            f"ledger {path} line {len(lines) + 1} is truncated: the last row has no end; "
-            "if its run was killed, `airdp run ... --resume` completes it, else the privacy of this run is unknown"
-        )
-    rows: list[dict[str, Any]] = []
-    previous = _GENESIS
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            # Compared with its own encoding too: JSON has many spellings of a value (1e-05, 1E-05), a ledger one.
-            intact = isinstance(row, dict) and row.get("hash") == _digest(row) and _encode(row) == line + b"\n"
-        except (ValueError, RecursionError):
-            intact = False
-        if not intact:
-            raise LedgerError(f"ledger {path} line {number} does not match its hash: the file was edited or damaged")
-        if row.get("prev") != previous or row.get("seq") != number - 1:
-            raise LedgerError(
-                f"ledger {path} line {number} does not follow the line before it: a row was removed, added or moved"
-            )
-        previous = row["hash"]
-        rows.append(row)
-    return rows
-
-
-def _interpret(path: Path, rows: list[dict[str, Any]]) -> LedgerContents:
-    try:
-        first = rows[0]
-        if first["kind"] != "open" or first["format"] not in _READABLE:
-            raise LedgerError(f"ledger {path} does not start with an 'open' row of format {FORMAT} or earlier")
-        told = first["format"] == FORMAT
-        header = LedgerHeader(
-            sizes=tuple(int(size) for size in first["sizes"]),
-            delta=float(first["delta"]),
-            label=Label(first["label"]),
-            neighbours=Neighbours(first["neighbours"]),
-            config_sha256=str(first["config_sha256"]),
-            view=View(first["view"]) if told else View.CELLS,
-            jammer=JammerTrust(first["jammer"]) if told else JammerTrust.UNKNOWN,
-            delta_bounds=_number_or_none(first["delta_bounds"]) if told else None,
-            confidence=_number_or_none(first["confidence"]) if told else None,
-        )
-        spent: dict[int, RoundMechanism] = {}
-        accounted: set[int] = set()
-        for row in rows[1:]:
-            if row["kind"] == "authorise":
-                spent[row["seq"]] = RoundMechanism.from_json(row["mechanism"]).without_jammer()
-            elif row["kind"] == "account":
-                if row["authorised_seq"] not in spent or row["authorised_seq"] in accounted:
-                    raise LedgerError(
-                        f"ledger {path} line {row['seq'] + 1} accounts for an uplink that was not authorised"
-                    )
-                spent[row["authorised_seq"]] = RoundMechanism.from_json(row["mechanism"])
-                accounted.add(row["authorised_seq"])
-            elif row["kind"] != "resume":
-                raise LedgerError(f"ledger {path} line {row['seq'] + 1} is of unknown kind '{row['kind']}'")
-    except (KeyError, TypeError, ValueError, PrivacyError) as error:
-        raise LedgerError(f"ledger {path} holds a row that cannot be read: {error}") from error
+    reading, hashes = _Reading(path), set()
+    accounted: dict[int, RoundMechanism] = {}
+    for row in reading.rows():
+        hashes.add(row.hash)
+        if row.kind == "account" and row.mechanism is not None and row.authorised_seq is not None:
+            accounted[row.authorised_seq] = row.mechanism.mechanism()
+    pending = {seq: row.mechanism().without_jammer() for seq, row in reading.pending.items()}
+    spent = dict(sorted({**accounted, **pending}.items()))
     return LedgerContents(
-        header=header,
+        header=reading.header,
         mechanisms=tuple(spent.values()),
         proven=tuple(seq in accounted for seq in spent),
-        resumes=sum(row["kind"] == "resume" for row in rows),
-        head=rows[-1]["hash"],
-        hashes=frozenset(row["hash"] for row in rows),
+        resumes=reading.kinds.count(_KINDS.index("resume")),
+        head=reading.head,
+        hashes=frozenset(hashes),
     )
-
-
-def _number_or_none(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 class Ledger:
     """The writing side. Made by `create` or `open`; every method returns only when its row is on disk.
 
-    mechanisms: what each transmission counts as now, by the number of its `authorise` row.
+    What it holds in memory, and what an append costs, does not grow with its rows (but for a byte each).
     """
 
-    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
+    def __init__(self, path: Path, reading: _Reading, tally: Tally) -> None:
         """Use `create` or `open`."""
-        self._path = path
-        self._next_path = path.with_name(path.name + ".next")
-        self._seq = len(rows)
-        self.head: str = rows[-1]["hash"] if rows else _GENESIS
-        self.mechanisms: dict[int, RoundMechanism] = {}
-        self._accounted: set[int] = set()
+        self._path, self._next_path = path, _next_to(path)
+        self._kinds, self._tally = reading.kinds, tally
+        self.head: str = reading.head
         self._torn = False
+        try:
+            self._file = AppendOnlyFile(path)
+        except OSError as error:
+            raise LedgerError(f"cannot open ledger {path}: {error.strerror}; see to its folder and resume") from error
 
     @classmethod
     def create(cls, path: Path, header: LedgerHeader) -> "Ledger":
         """Start a ledger at `path`, which must not exist."""
-        if path.exists():
-            raise LedgerError(f"ledger {path} exists already: resume its run or choose another folder")
-        ledger = cls(path, [])
-        ledger._append(
-            "open",
-            {
-                "format": FORMAT,
-                "sizes": list(header.sizes),
-                "delta": header.delta,
-                "label": header.label.value,
-                "neighbours": header.neighbours.value,
-                "config_sha256": header.config_sha256,
-                "view": header.view.value,
-                "jammer": header.jammer.value,
-                "delta_bounds": header.delta_bounds,
-                "confidence": header.confidence,
-            },
-        )
+        reading = _Reading(path)
+        reading.header = header
+        try:
+            path.open("xb").close()
+        except FileExistsError as error:
+            raise LedgerError(f"ledger {path} exists already: resume its run or choose another folder") from error
+        except OSError as error:
+            raise LedgerError(f"cannot write ledger {path}: {error.strerror}; see to its folder") from error
+        ledger = cls(path, reading, Tally(header))
+        ledger._append("open", header.to_json())
         return ledger
 
     @classmethod
-    def open(cls, path: Path, *, resumed: bool = True) -> "Ledger":
+    def open(
+        cls, path: Path, *, resumed: bool = True, config_sha256: str | None = None, seen: str | None = None
+    ) -> "Ledger":
         """Take up the ledger at `path` after verifying it and finishing a row that a crash has torn or left out.
 
-        resumed: note in it that a run goes on.
+        resumed: note in it that a run goes on. config_sha256: of the run that it must be of. seen: hash of a row that
+        it must have. Where anything is wrong `LedgerError` says so, and nothing was written.
         """
-        content = _finish_pending(path, _read_bytes(path))
-        rows = _verified_rows(path, content)
-        contents = _interpret(path, rows)
-        ledger = cls(path, rows)
-        authorised = [row["seq"] for row in rows if row["kind"] == "authorise"]
-        ledger.mechanisms = dict(zip(authorised, contents.mechanisms, strict=True))
-        ledger._accounted = {row["authorised_seq"] for row in rows if row["kind"] == "account"}
+        taken = _Taken(path, config_sha256, seen)
+        pending = taken.read(_announced(path))
+        reading, tally = taken.reading, taken.tally
+        if not taken.found:
+            raise LedgerError(f"ledger {path} lacks rows that the checkpoint has seen: it was cut or replaced")
+        tally.settle()
+        tally.pending = {seq: row.mechanism().without_jammer() for seq, row in reading.pending.items()}
+        if pending is not None:
+            _write(path, lambda: overwrite_durably(path, pending.offset, pending.line))
+        ledger = cls(path, reading, tally)
         if resumed:
-            ledger._append("resume", {"authorised": contents.authorised, "accounted": contents.accounted})
+            authorised = reading.authorised
+            ledger._append("resume", {"authorised": authorised, "accounted": authorised - len(reading.pending)})
         return ledger
 
     def authorise(self, mechanism: RoundMechanism) -> int:
@@ -264,85 +216,174 @@ class Ledger:
         Until then it counts without the jammer; see the module.
         """
         seq = self._append("authorise", {"mechanism": mechanism.to_json()})
-        self.mechanisms[seq] = mechanism.without_jammer()
+        self._tally.pending[seq] = mechanism.without_jammer()
         return seq
 
     def account(self, authorised_seq: int, mechanism: RoundMechanism) -> None:
         """Replace what row `authorised_seq` counts as by what the uplink really was."""
-        if authorised_seq not in self.mechanisms:
+        planned = self._tally.pending.get(authorised_seq)
+        if planned is None:
+            known = 0 <= authorised_seq < len(self._kinds) and self._kinds[authorised_seq] == _AUTHORISE
             raise LedgerError(
-                f"row {authorised_seq} authorised nothing: an uplink is accounted for after it was authorised"
+                f"row {authorised_seq} is accounted for already: a second account would hide the first"
+                if known
+                else f"row {authorised_seq} authorised nothing: an uplink is accounted for after it was authorised"
             )
-        if authorised_seq in self._accounted:
-            raise LedgerError(f"row {authorised_seq} is accounted for already: a second account would hide the first")
-        planned = self.mechanisms[authorised_seq]
         if (mechanism.uplink, len(mechanism.received_gains)) != (planned.uplink, len(planned.received_gains)):
             raise LedgerError(
                 f"row {authorised_seq} authorised uplink {planned.uplink}: another one cannot account for it"
             )
         self._append("account", {"authorised_seq": authorised_seq, "mechanism": mechanism.to_json()})
-        self._accounted.add(authorised_seq)
-        self.mechanisms[authorised_seq] = mechanism
+        del self._tally.pending[authorised_seq]
+        self._tally.account(mechanism)
+
+    @property
+    def mechanisms(self) -> Mapping[int, RoundMechanism]:
+        """What each transmission counts as now, by the number of its `authorise` row: read from the file."""
+        contents = read_ledger(self._path)
+        authorised = (seq for seq, kind in enumerate(self._kinds) if kind == _AUTHORISE)
+        return MappingProxyType(dict(zip(authorised, contents.mechanisms, strict=True)))
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """S of each client under the header's label and neighbours, shape (K,)."""
+        return self._tally.losses
+
+    @property
+    def bounds_delta(self) -> float:
+        """Probability that any known bound of any uplink fails, at most."""
+        return self._tally.bounds_delta
+
+    @property
+    def authorised(self) -> int:
+        """See `LedgerContents.authorised`."""
+        return self._kinds.count(_AUTHORISE)
 
     @property
     def unaccounted(self) -> int:
         """See `LedgerContents.unaccounted`."""
-        return len(self.mechanisms) - len(self._accounted)
+        return len(self._tally.pending)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _append(self, kind: str, fields: Mapping[str, Any]) -> int:
-        seq = self._seq
-        row = {
-            "seq": seq,
-            "kind": kind,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            **fields,
-            "prev": self.head,
-        }
-        row["hash"] = _digest(row)
-        line = _encode(row)
+        seq = len(self._kinds)
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line, digest = encode({"seq": seq, "kind": kind, "time": now, **fields, "prev": self.head})
         if self._torn:
             raise LedgerError(f"ledger {self._path} could not be written before: open it again, which finishes its row")
-        try:
-            write_atomically(self._next_path, line)
-            self._torn = True
-            append_durably(self._path, line)
-            if seq == 0:
-                sync_folder(self._path.parent)
-        except OSError as error:
-            raise LedgerError(f"cannot write ledger {self._path}: {error.strerror}; mend that and resume") from error
+        trouble = self._file.trouble()
+        if trouble:
+            raise LedgerError(
+                f"ledger {self._path} {trouble}; nothing more is sent, because what was sent could no longer be told: "
+                "restore the file as it was and resume, or count the privacy of this run as lost"
+            )
+        _write(self._path, lambda: write_atomically(self._next_path, line))
+        self._torn = True
+        _write(self._path, lambda: self._file.append(line))
+        if seq == 0:
+            _write(self._path, lambda: sync_folder(self._path.parent))
         self._torn = False
-        self._seq, self.head = seq + 1, row["hash"]
+        self._kinds.append(_KINDS.index(kind))
+        self.head = digest
         return seq
 
 
-def _finish_pending(path: Path, content: bytes) -> bytes:
-    """Finish what `.next` announces: the rest of a torn last line, or a row that was announced and is not there.
-
-    The second is a crash before the append, or a ledger that was cut: charging it is right in both cases. Where `.next`
-    neither is the last row nor follows it, rows are missing: `LedgerError`. Nothing is written unless all of it
-        verifies.
-    """
-    next_path = path.with_name(path.name + ".next")
-    if not next_path.exists():
-        return content
-    announced = next_path.read_bytes()
-    torn = content.rpartition(b"\n")[2]
-    if content.endswith(announced) and not torn:
-        return content
-    if not (announced.endswith(b"\n") and announced.count(b"\n") == 1 and announced.startswith(torn)):
-        if torn or not content:
-            return content
-        _interpret(path, _verified_rows(path, content))
-        raise LedgerError(
-            f"ledger {path} and {next_path.name} beside it do not belong together: one of them was replaced"
-        )
-    missing = announced[len(torn) :]
+def _write(path: Path, write: Callable[[], None]) -> None:
     try:
-        _verified_rows(path, content + missing)
-    except LedgerError as error:
-        if torn:
-            raise
-        _interpret(path, _verified_rows(path, content))
-        raise LedgerError(f"ledger {path} lacks rows that {next_path.name} beside it has seen: it was cut") from error
-    append_durably(path, missing)
-    return content + missing
+        write()
+    except OSError as error:
+        raise LedgerError(f"cannot write ledger {path}: {error.strerror}; mend that and resume") from error
+
+
+def _next_to(path: Path) -> Path:
+    return path.with_name(path.name + ".next")
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A row that `.next` announces and the ledger lacks, or has torn from `offset` on."""
+
+    offset: int
+    line: bytes
+
+
+def _announced(path: Path) -> bytes:
+    """What `.next` holds; nothing where there is none."""
+    next_path = _next_to(path)
+    try:
+        return next_path.read_bytes() if next_path.stat().st_size <= LONGEST_ROW_BYTES else b""
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise LedgerError(f"cannot read {next_path}: {error.strerror}; see to its folder") from error
+
+
+class _Taken:
+    """A ledger that is taken up: read once, with the row that `.next` announces where that is not there whole.
+
+    found: whether the row with the hash `seen` is among them.
+    """
+
+    def __init__(self, path: Path, config_sha256: str | None, seen: str | None) -> None:
+        self._path, self._config_sha256, self._seen, self.found = path, config_sha256, seen, seen is None
+        self.reading = _Reading(path)
+        self.tally: Tally
+        self._last, self._offset = b"", 0
+
+    def read(self, announced: bytes) -> _Pending | None:
+        """What is to be finished: the torn last line, or a row that is not there at all.
+
+        The second is a crash before the append, or a ledger that was cut: charging it is right in both cases. Where
+        `.next` neither is the last row nor follows it, rows are missing: `LedgerError`.
+        """
+        try:
+            for line, row in verified_rows(self._path):
+                self._take(line, row)
+        except DamagedError as error:
+            torn = follows(announced, error.head, error.seq) and _is_torn(self._path, error.offset, announced)
+            if not torn:
+                raise
+        else:
+            if announced in (self._last, b""):
+                return None
+            self._require_next(announced)
+        pending = _Pending(self._offset, announced)
+        self._take(announced, parse_row(self._path, announced))
+        return pending
+
+    def _take(self, line: bytes, row: Row) -> None:
+        self.reading.take(line, row)
+        if row.kind == "open":
+            if self._config_sha256 not in (None, self.reading.header.config_sha256):
+                raise LedgerError(f"ledger {self._path} belongs to a run with another config")
+            self.tally = Tally(self.reading.header)
+        elif row.kind == "account" and row.mechanism is not None:
+            self.tally.account_row(row.mechanism)
+        self.found = self.found or row.hash == self._seen
+        self._last, self._offset = line, self._offset + len(line)
+
+    def _require_next(self, announced: bytes) -> None:
+        path, name, rows = self._path, _next_to(self._path).name, len(self.reading.kinds)
+        if follows(announced, self.reading.head, rows):
+            return
+        number = seq_of(announced)
+        if number is not None and number >= rows:
+            raise LedgerError(f"ledger {path} lacks rows that {name} beside it has seen: it was cut")
+        raise LedgerError(f"ledger {path} and {name} beside it do not belong together: one of them was replaced")
+
+
+def _is_torn(path: Path, offset: int, line: bytes) -> bool:
+    """Whether the file holds from `offset` on nothing but a part of `line`, with zeros where the disk had no time."""
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        tail = stream.read(len(line) + 1)
+    return len(tail) <= len(line) and all(found in (0, meant) for found, meant in zip(tail, line, strict=False))

@@ -90,7 +90,8 @@ class RoundMechanism:
         gains = np.asarray(self.received_gains)
         if self.sigma == 0 or self.sigma_origin in (SigmaOrigin.NONE, SigmaOrigin.UNKNOWN):
             return np.where(gains > 0, math.inf, 0.0)
-        return charged_sensitivity(label, neighbours, sizes, gains, record_bounded=self.record_bounded) / self.sigma
+        with np.errstate(over="ignore"):
+            return charged_sensitivity(label, neighbours, sizes, gains, record_bounded=self.record_bounded) / self.sigma
 
     def clipping(self, samples: int) -> Clipping:
         """How the update of a client with so many samples must have been bounded for the losses to hold."""
@@ -98,7 +99,9 @@ class RoundMechanism:
 
     def losses(self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours) -> NDArray[np.float64]:
         """This uplink's contribution 1/2 (Delta_i/sigma)^2 to S for each client, shape (K,)."""
-        return 0.5 * self.noise_ratios(sizes, label, neighbours) ** 2
+        # Beyond the largest number the loss is infinite.
+        with np.errstate(over="ignore"):
+            return 0.5 * self.noise_ratios(sizes, label, neighbours) ** 2
 
     def without_backoff(self) -> "RoundMechanism":
         """The same uplink with s_i = 1 wherever a client sends more quietly: the paper's s-free bound."""
@@ -137,7 +140,7 @@ class RoundMechanism:
             measured = fields["sigma_origin"] is SigmaOrigin.MEASURED
             fields["bounds"] = _bounds_of(fields.get("bounds", None if measured else ()))
             return cls(**fields)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise PrivacyError(f"not the record of an uplink: {error}") from error
 
 

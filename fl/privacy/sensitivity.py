@@ -58,12 +58,13 @@ def charged_sensitivity(
     *,
     record_bounded: bool,
 ) -> NDArray[np.float64]:
-    """Delta_i of each client in the sum of g_i p_i u_i, in units of tau, shape (K,); 0 for a gain of 0.
+    """Delta_i of each client in the sum of g_i p_i u_i, in units of tau, shape of `gains`; 0 for a gain of 0.
 
+    gains: (K,), or (uplinks, K).
     `paper-claim` takes for granted that updates are means of per-sample terms; `record` needs `record_bounded`.
     """
     changed = changed_terms(label, sizes, per_sample=record_bounded or label is Label.PAPER_CLAIM)
-    out = np.zeros(len(sizes))
+    out = np.zeros(gains.shape)
     return np.multiply(gains * neighbours.factor, changed / sizes.sum(), out=out, where=gains > 0)
 
 

@@ -14,11 +14,12 @@ audit/*.npz      one per uplink, of a run with canaries, for `airdp audit`
 """
 
 import fcntl
+import glob
 import io
 import json
 import os
+import secrets
 import shutil
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,13 +32,15 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError, RunFolderError
 from fl.run.config import RunConfig, parse_config
-from hardware.foundation.durable import append_durably, sync_folder, write_atomically
+from hardware.foundation.durable import append_durably, make_folders, sync_folder, write_atomically
 
 if TYPE_CHECKING:
     from fl.audit.evidence import UplinkEvidence
 
 
 ALLOCATION = "allocation.json"
+_TOKEN = 16
+"""Characters that tell scratch folders apart."""
 
 
 @dataclass(frozen=True)
@@ -194,14 +197,16 @@ def is_unused(path: Path) -> bool:
 
 @contextmanager
 def created(path: Path) -> Iterator[RunFolder]:
-    """A folder that appears at `path` only when the block has filled it, all at once."""
+    """A folder that appears at `path` only when the block has filled it, all at once.
+
+    What earlier processes were filling when they were killed is removed.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        make_folders(path.parent)
+        scratch, descriptor = _make_scratch(path)
     except OSError as error:
         raise RunFolderError(f"cannot make {path}: {error.strerror}; choose another folder with --out") from error
     try:
-        scratch.chmod(0o755)
         yield RunFolder(scratch)
         sync_folder(scratch)
         try:
@@ -214,6 +219,35 @@ def created(path: Path) -> Iterator[RunFolder]:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+    finally:
+        os.close(descriptor)
+
+
+def _make_scratch(path: Path) -> tuple[Path, int]:
+    """A folder beside `path`, as open to others as the user's umask says, and the lock that says that it is in use."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'?' * _TOKEN}/"):
+        _remove_unused(left)
+    scratch = path.parent / f".{path.name}.{secrets.token_hex(_TOKEN // 2)}"
+    scratch.mkdir()
+    descriptor = os.open(scratch, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return scratch, descriptor
+
+
+def _remove_unused(scratch: Path) -> None:
+    """Remove what a killed process was filling; one that is being filled, or is not this user's, stays."""
+    try:
+        descriptor = os.open(scratch, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            shutil.rmtree(scratch, ignore_errors=True)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 
 from fl.audit.canaries import canaried_update
 from fl.audit.evidence import uplink_evidence
-from fl.errors import LedgerError, ModelError, RunFolderError
+from fl.errors import ModelError, RunFolderError
 from fl.learning.evaluate import evaluate
 from fl.learning.workforce import Workforce, cores
 from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.clipping import BoundedUpdate
 from fl.privacy.conditions import JammerTrust, View
-from fl.privacy.ledger import Ledger, LedgerContents, LedgerHeader, read_ledger
+from fl.privacy.ledger import Ledger, LedgerHeader
 from fl.privacy.liu_simeone import state_published
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label
@@ -173,7 +173,9 @@ def run_experiment(
             _create(folder, config, parts, uplink.view)
             stack.enter_context(locked(folder))
         say = on_uplink or (lambda metrics: None)
-        return _Run(folder, config, parts, uplink, workforce, journal, say, resumed=not fresh).go()
+        going = _Run(folder, config, parts, uplink, workforce, journal, say, resumed=not fresh)
+        with going.ledger:
+            return going.go()
 
 
 def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
@@ -207,7 +209,7 @@ def _create(folder: RunFolder, config: RunConfig, parts: Parts, view: View) -> N
             delta_bounds=split.bounds,
             confidence=split.confidence,
         )
-        Ledger.create(scratch.ledger_path, header)
+        Ledger.create(scratch.ledger_path, header).close()
 
 
 def _json_ready(value: Any) -> Any:
@@ -242,10 +244,12 @@ class _Run:
         # What does not fit is refused before the ledger is opened, because opening adds a row to it.
         self._check_folder()
         self.checkpoint = self._load_checkpoint()
-        self.ledger = self._open_ledger()
-        self.losses = np.zeros(len(parts.sizes))
-        for mechanism in self.ledger.mechanisms.values():
-            self.losses += self._losses(mechanism)
+        self.ledger = Ledger.open(
+            folder.ledger_path,
+            resumed=resumed,
+            config_sha256=config.digest(),
+            seen=None if self.checkpoint is None else self.checkpoint.ledger_head,
+        )
 
     def _check_folder(self) -> None:
         partition = self.folder.read_json("partition.json")
@@ -263,26 +267,6 @@ class _Run:
                 f"{self.parts.start.shape}: the model's code has changed; restore it or start anew elsewhere"
             )
         return checkpoint
-
-    def _open_ledger(self) -> Ledger:
-        path = self.folder.ledger_path
-        try:
-            contents = read_ledger(path)
-        except LedgerError:
-            # Torn by a crash, perhaps: opening finishes the row, or says what is wrong and changes nothing.
-            ledger = Ledger.open(path)
-            self._check_ledger(read_ledger(path))
-            return ledger
-        self._check_ledger(contents)
-        return Ledger.open(path, resumed=self.resumed)
-
-    def _check_ledger(self, contents: LedgerContents) -> None:
-        if contents.header.config_sha256 != self.config.digest():
-            raise LedgerError(f"ledger {self.folder.ledger_path} belongs to a run with another config")
-        if self.checkpoint is not None and self.checkpoint.ledger_head not in contents.hashes:
-            raise LedgerError(
-                f"ledger {self.folder.ledger_path} lacks rows that the checkpoint has seen: it was cut or replaced"
-            )
 
     def go(self) -> RunResult:
         """All remaining uplinks, then figures and result."""
@@ -326,9 +310,10 @@ class _Run:
     def _losses(self, mechanism: RoundMechanism) -> NDArray[np.float64]:
         return mechanism.losses(self.parts.sizes, self.config.label, self.config.privacy.neighbours)
 
-    def _epsilon(self, losses: NDArray[np.float64], *planned: RoundMechanism) -> float:
-        """Of these losses, at what the bounds of all uplinks, charged and planned, leave of delta."""
-        left = delta_left(self.config.privacy.delta, (*self.ledger.mechanisms.values(), *planned))
+    def _epsilon(self, *planned: RoundMechanism) -> float:
+        """Of all uplinks, charged and planned, at what their bounds leave of delta."""
+        losses = sum((self._losses(mechanism) for mechanism in planned), self.ledger.losses)
+        left = delta_left(self.config.privacy.delta - self.ledger.bounds_delta, planned)
         if left <= 0.0:
             return math.inf
         return epsilon_of_loss(self.config.privacy.accountant, float(losses.max()), left)
@@ -340,30 +325,24 @@ class _Run:
         the ledger and every statement then show that, and nothing more is sent.
         """
         budget = self.config.privacy.budget_epsilon
-        return budget > 0 and self._epsilon(self.losses + self._losses(mechanism), mechanism) > budget * (
-            1 + _BUDGET_TOLERANCE
-        )
+        return budget > 0 and self._epsilon(mechanism) > budget * (1 + _BUDGET_TOLERANCE)
 
     def _uplink(self, state: Checkpoint, plan: UplinkPlan, updates: Updates) -> Checkpoint:
         started = time.perf_counter()
         rows: list[int] = []
-        before = self.losses
 
         def authorise() -> None:
             self.journal.reserve()
             rows.append(self.ledger.authorise(plan.mechanism))
             self.journal.authorised(rows[0])
-            self.losses = before + self._losses(self.ledger.mechanisms[rows[0]])
 
         try:
             aggregate = self.uplink.exchange(plan, updates, authorise)
         except UnprotectedError as error:
             self.ledger.account(rows[0], error.mechanism)
-            self.losses = before + self._losses(error.mechanism)
             raise
         # Measured noise may turn out below the plan's: on disk before anything else happens.
         self.ledger.account(rows[0], aggregate.mechanism)
-        self.losses = before + self._losses(aggregate.mechanism)
         self._keep_evidence(plan, aggregate)
         model = self.parts.algorithm.step(state.model, aggregate.values, plan.uplink)
         if not np.isfinite(model).all():
@@ -427,7 +406,7 @@ class _Run:
             accuracy=test.accuracy,
             loss=evaluate(self.parts.model, model, *self.train).loss,
             test_loss=test.loss,
-            epsilon=self._epsilon(self.losses),
+            epsilon=self._epsilon(),
             label=self.config.label.value,
             sigma=aggregate.mechanism.sigma,
             alpha_u=plan.alpha_u,

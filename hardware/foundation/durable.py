@@ -1,6 +1,7 @@
 """Files that are either the old or the new version after any crash, never half of one."""
 
 import os
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,69 @@ def append_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+class AppendOnlyFile:
+    """A file that nobody else may touch while it grows. size: bytes that it has, all of them durable.
+
+    It stays open: a file that was deleted, replaced, cut or written by another is noticed before the next append, and
+    what is appended goes to no other file than the one that was opened. It is never made anew.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def trouble(self) -> str:
+        """What became of the file, in words that follow its name; nothing while it is as it was left."""
+        own = os.fstat(self._descriptor)
+        try:
+            named = self.path.stat()
+        except FileNotFoundError:
+            return "was deleted or moved"
+        if (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino):
+            return "was replaced by another file"
+        if own.st_size != self.size:
+            return f"has {own.st_size} bytes instead of {self.size}: it was cut or written to by another program"
+        return ""
+
+    def append(self, content: bytes) -> None:
+        """Append `content` and wait until it is on disk."""
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+        os.fsync(self._descriptor)
+        self.size += len(content)
+
+    def close(self) -> None:
+        """Give the descriptor back. A second call does nothing."""
+        self._close()
+
+
+def overwrite_durably(path: Path, offset: int, content: bytes) -> None:
+    """Put `content` at `offset` of an existing file, and nothing after it, and wait until it is on disk."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(content)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def make_folders(path: Path) -> None:
+    """`path` and what is missing above it, each durable in the folder that it is in.
+
+    Folders that exist are made durable too: a process that was killed may have made them a moment ago. Whatever is in
+    a folder that this user cannot write to was not made by such a process.
+    """
+    path = path.absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in (path, *path.parents):
+        if not os.access(folder.parent, os.R_OK | os.W_OK):
+            break
+        sync_folder(folder.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -242,3 +245,52 @@ def test_one_process_at_a_time(folder: RunFolder) -> None:
         fail()
     with locked(folder):
         pass
+
+
+def test_a_new_folder_is_as_open_as_the_umask_says(tmp_path: Path) -> None:
+    for umask, mode in ((0o022, 0o755), (0o077, 0o700), (0o002, 0o775)):
+        before = os.umask(umask)
+        try:
+            with created(tmp_path / f"run-{umask}"):
+                pass
+        finally:
+            os.umask(before)
+        assert (tmp_path / f"run-{umask}").stat().st_mode & 0o777 == mode
+
+
+def test_what_killed_processes_were_filling_is_removed_and_what_others_are_filling_is_not(tmp_path: Path) -> None:
+    """A child makes a run's folder and is killed in it; meanwhile another one is at work."""
+    script = (
+        "import sys, time\nfrom pathlib import Path\nfrom fl.run.folder import created\n"
+        "with created(Path(sys.argv[1])) as scratch:\n    (scratch.path / 'file').write_text('x')\n"
+        "    print(scratch.path, flush=True)\n    time.sleep(600)\n"
+    )
+    children = [
+        subprocess.Popen([sys.executable, "-c", script, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        killed, working = (Path(child.stdout.readline().strip()) for child in children if child.stdout)
+        assert killed.exists()
+        assert working.exists()
+        children[0].kill()
+        children[0].wait()
+        unlike = tmp_path / ".run.notes"
+        unlike.mkdir()
+        with created(tmp_path / "run"):
+            pass
+        assert not killed.exists()
+        assert (working / "file").exists()
+        assert unlike.exists()
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+
+
+def test_new_parents_are_durable_before_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    with created(tmp_path / "a" / "b" / "run"):
+        assert {tmp_path, tmp_path / "a"} <= set(synced)
+    assert synced[-1] == tmp_path / "a" / "b"

@@ -15,7 +15,6 @@ import pytest
 import fl.privacy.ledger
 import fl.run.figures
 import fl.run.runner
-import hardware.foundation.durable
 from fl.errors import LedgerError, RunFolderError
 from fl.learning.local import LocalTraining
 from fl.privacy.accountant import Accountant
@@ -27,6 +26,7 @@ from fl.run.folder import Checkpoint, RunFolder
 from fl.run.runner import FINISHED, RunResult, UplinkMetrics
 from fl.uplink.contract import Aggregate, Updates, UplinkPlan
 from fl.uplink.symbol import SymbolUplink
+from hardware.foundation.durable import AppendOnlyFile
 from phy.errors import AirdpError
 
 Tiny = Callable[..., dict[str, Any]]
@@ -167,7 +167,7 @@ POINTS: dict[str, tuple[object, str]] = {
     "a row of the ledger": (Ledger, "_append"),
     "figures": (fl.run.figures, "draw_run"),
     "result": (RunFolder, "write_json"),
-    "an append": (fl.privacy.ledger, "append_durably"),
+    "an append": (AppendOnlyFile, "append"),
     "a replacement": (fl.privacy.ledger, "write_atomically"),
 }
 
@@ -236,19 +236,19 @@ def test_many_crashes_in_one_run(tmp_path: Path, whole: RunResult, air: Air, see
 def test_a_row_that_a_crash_tore_is_finished(
     tmp_path: Path, whole: RunResult, air: Air, row: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, rows = hardware.foundation.durable.append_durably, 0
+    append, rows = AppendOnlyFile.append, 0
 
-    def tearing(path: Path, content: bytes) -> None:
+    def tearing(file: AppendOnlyFile, content: bytes) -> None:
         nonlocal rows
         rows += 1
         if rows == row:
-            append(path, content[:kept])
+            append(file, content[:kept])
             raise CrashError
-        append(path, content)
+        append(file, content)
 
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(fl.privacy.ledger, "append_durably", tearing)
+        patch.setattr(AppendOnlyFile, "append", tearing)
         with pytest.raises(CrashError):
             run(sections_of(), folder)
     before = (folder / "ledger.jsonl").read_bytes()
@@ -493,18 +493,37 @@ def test_a_full_disk_stops_the_run_and_it_goes_on_when_there_is_space(
     tmp_path: Path, whole: RunResult, air: Air
 ) -> None:
     folder = tmp_path / "run"
-    append, calls = hardware.foundation.durable.append_durably, 0
+    append, calls = AppendOnlyFile.append, 0
 
-    def full(path: Path, content: bytes) -> None:
+    def full(file: AppendOnlyFile, content: bytes) -> None:
         nonlocal calls
         calls += 1
         if calls == 5:
-            append(path, content[:40])
+            append(file, content[:40])
             raise OSError(28, "No space left on device")
-        append(path, content)
+        append(file, content)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fl.privacy.ledger, "append_durably", full)
+        patch.setattr(AppendOnlyFile, "append", full)
         with pytest.raises((LedgerError, OSError)):
             run(sections_of(), folder)
     assert_as_if_never_stopped(folder, run(sections_of(), folder, resume=True), whole, air)
+
+
+@pytest.mark.parametrize("harm", ["deleted", "cut", "replaced"])
+def test_a_ledger_that_is_harmed_meanwhile_stops_the_run_before_it_sends(tmp_path: Path, air: Air, harm: str) -> None:
+    folder = tmp_path / "run"
+    path = folder / "ledger.jsonl"
+
+    def after_uplink(metrics: UplinkMetrics) -> None:
+        if metrics.uplink == 2:
+            content = path.read_bytes()
+            if harm != "cut":
+                path.unlink()
+            if harm != "deleted":
+                path.write_bytes(content[:-200] if harm == "cut" else content)
+
+    with pytest.raises(LedgerError, match="nothing more is sent"):
+        run(sections_of(), folder, on_uplink=after_uplink)
+    assert len(air.sent) == 2
+    assert path.exists() == (harm != "deleted")
