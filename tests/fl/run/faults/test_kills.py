@@ -62,7 +62,7 @@ def watched(self, plan, updates, authorise):
 SymbolUplink.exchange = watched
 print(run(json.loads(config), folder, resume=True).model_sha256)
 """
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[4]
 LOG = logging.getLogger(__name__)
 
 
