@@ -37,7 +37,7 @@ class LocalRound:
         """EMNIST a-j where it is found, else images of the same shape and sparsity made up; training costs the same."""
         try:
             dataset = load_emnist(None, 10_000, 0.1, generator(1, Stream.DATA))
-            x, y, data = dataset.train_x, dataset.train_y, "EMNIST a-j"
+            x, y, data = dataset.train_x, dataset.train_y.astype(np.int64), "EMNIST a-j"
         except DataError:
             rng = generator(1, Stream.DATA)
             x = rng.random((10_000, 784), dtype=np.float32) * (rng.random((10_000, 784)) < 0.3)

@@ -1,4 +1,4 @@
-"""Gradients and extreme Hessian eigenvalues of a client's loss: F_i is the mean cross-entropy over its samples."""
+"""Gradients and extreme Hessian eigenvalues of a client's loss: F_i is the mean loss over its samples."""
 
 import copy
 import math
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fl.errors import ModelError
+from fl.learning.losses import Loss, cross_entropy
 from fl.learning.model import Vector, unflatten_into
 from fl.learning.trainer import ClientData
 
@@ -19,21 +20,28 @@ _SMALLEST_RESIDUAL = 1e-6
 """Relative to the eigenvalues found; below it a float32 product is rounding, and the directions are used up."""
 
 
-def loss_and_gradient(model: nn.Module, vector: Vector, data: ClientData) -> tuple[float, Direction]:
+def loss_and_gradient(
+    model: nn.Module, vector: Vector, data: ClientData, loss_function: Loss = cross_entropy
+) -> tuple[float, Direction]:
     """F_i and grad F_i (d,) at `vector` (d,). `model` gives the architecture only."""
-    parameters, loss = _placed(model, vector, data)
+    parameters, loss = _placed(model, vector, data, loss_function)
     parts = torch.autograd.grad(loss, parameters, allow_unused=True)
     return float(loss.detach()), _flat(parameters, parts).numpy().astype(np.float64)
 
 
 def hessian_extremes(
-    model: nn.Module, vector: Vector, data: ClientData, rng: np.random.Generator, steps: int
+    model: nn.Module,
+    vector: Vector,
+    data: ClientData,
+    rng: np.random.Generator,
+    steps: int,
+    loss_function: Loss = cross_entropy,
 ) -> tuple[float, float]:
     """Smallest and largest eigenvalue of the Hessian of F_i at `vector` (d,), by `lanczos_extremes`.
 
     Exact products with the Hessian: the graph of the gradient is built once and differentiated for each direction.
     """
-    parameters, loss = _placed(model, vector, data)
+    parameters, loss = _placed(model, vector, data, loss_function)
     first: Sequence[torch.Tensor | None] = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True)
     gradient = _flat(parameters, first)
     used = [parameter for parameter, part in zip(parameters, first, strict=True) if part is not None]
@@ -53,13 +61,15 @@ def hessian_extremes(
     return lanczos_extremes(product, vector.size, rng, steps)
 
 
-def _placed(model: nn.Module, vector: Vector, data: ClientData) -> tuple[list[nn.Parameter], torch.Tensor]:
+def _placed(
+    model: nn.Module, vector: Vector, data: ClientData, loss_function: Loss
+) -> tuple[list[nn.Parameter], torch.Tensor]:
     """Parameters at `vector` and the loss that can be differentiated by them."""
     net = copy.deepcopy(model)
     unflatten_into(net, vector)
     # Noise reaches parameters that are not trained as well.
     parameters = list(net.requires_grad_(True).parameters())
-    return parameters, nn.functional.cross_entropy(net(data.x), data.y)
+    return parameters, loss_function(net(data.x), data.y)
 
 
 def _flat(parameters: Sequence[torch.Tensor], parts: Sequence[torch.Tensor | None]) -> torch.Tensor:

@@ -1,12 +1,18 @@
 """What a client does between two uplinks, and who trains its model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
-from fl.learning.autograd import AutogradTrainer
+from fl.errors import ModelError
+from fl.import_path import import_object
+from fl.learning.autograd import AutogradTrainer, MakeOptimiser, momentum_sgd
 from fl.learning.batches import epoch_orders
+from fl.learning.losses import Loss, cross_entropy
 from fl.learning.mlp import MLPTrainer
 from fl.learning.model import MLP, Vector
 from fl.learning.settings import LocalMode, LocalSettings
@@ -14,9 +20,29 @@ from fl.learning.trainer import ClientData, Trainer
 from fl.privacy.clipping import BoundedUpdate, clip_update, mean_of_clipped
 
 
-def trainer_for(model: nn.Module) -> Trainer:
-    """Compiled kernels for the MLP itself, autograd for anything else: a subclass's forward may differ."""
-    return MLPTrainer(model) if type(model) is MLP else AutogradTrainer(model)
+def trainer_for(
+    model: nn.Module, loss: Loss = cross_entropy, make_optimiser: MakeOptimiser = momentum_sgd
+) -> MLPTrainer | AutogradTrainer:
+    """Compiled kernels for the MLP itself with SGD on cross-entropy, autograd for anything else.
+
+    Not for subclasses: their forward may differ.
+    """
+    if type(model) is MLP and loss is cross_entropy and make_optimiser is momentum_sgd:
+        return MLPTrainer(model)
+    return AutogradTrainer(model, loss, make_optimiser)
+
+
+def import_optimiser(path: str, arguments: Mapping[str, Any]) -> MakeOptimiser:
+    """What makes a `package.module:Class` of the parameters, the learning rate `local.lr` and `arguments`."""
+    kind = import_object("local.optimiser", path)
+
+    def make(parameters: list[nn.Parameter], settings: LocalSettings) -> torch.optim.Optimizer:
+        made = kind(parameters, lr=settings.lr, **arguments)
+        if not isinstance(made, torch.optim.Optimizer):
+            raise ModelError(f"local.optimiser '{path}' made a {type(made).__name__}: expected a torch.optim.Optimizer")
+        return made
+
+    return make
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Models: the paper's MLP, or any `nn.Module` by import path, as flat parameter vectors."""
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +9,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fl.errors import ModelError
+from fl.import_path import build
+from fl.learning.settings import InputShape
 
 Vector = NDArray[np.float32]
 """All parameters of a model, or an update of them: (d,), in the order of `nn.Module.parameters()`."""
@@ -34,34 +35,35 @@ def build_mlp(features: int, hidden: int, classes: int, seed: int) -> MLP:
     """An MLP whose initial weights depend on `seed` alone; the global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return MLP(features, hidden, classes)
+        try:
+            return MLP(features, hidden, classes)
+        except (RuntimeError, MemoryError) as error:
+            raise ModelError(
+                f"an MLP of {features}-{hidden}-{classes} units does not fit into memory "
+                f"({4e-9 * hidden * (features + classes):,.3g} GB): lower model.hidden"
+            ) from error
 
 
 def import_module(path: str, arguments: Mapping[str, Any], seed: int) -> nn.Module:
     """Build `package.module:Name` with `arguments`; raises `ModelError` that says what failed."""
-    package, _, name = path.partition(":")
-    if not package or not name:
-        raise ModelError(f"model.module is '{path}': expected an import path such as 'my_package.nets:MyNet'")
-    try:
-        factory = getattr(importlib.import_module(package), name)
-    except Exception as error:  # user code may raise anything
-        raise ModelError(f"model.module '{path}' cannot be imported: {error}; is its package on PYTHONPATH?") from error
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = factory(**arguments)
-    except Exception as error:
-        raise ModelError(f"model.module '{path}' cannot be built with {dict(arguments)}: {error}") from error
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build("model.module", path, arguments)
     if not isinstance(model, nn.Module):
         raise ModelError(f"model.module '{path}' made a {type(model).__name__}: expected a torch.nn.Module")
     if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
         raise ModelError(
             f"model.module '{path}' has lazy layers, whose start would not depend on the seed alone; give their sizes"
         )
-    if any(True for _ in model.buffers()):
+    mixing = [layer for layer in model.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    if mixing:
         raise ModelError(
-            f"model.module '{path}' has buffers (batch normalisation?): only parameters travel; use layers without them"
+            f"model.module '{path}' has {type(mixing[0]).__name__}: its output for a sample depends on the others of "
+            "the batch, so that no record's share could be bounded, and its buffers do not travel; use nn.GroupNorm("
+            f"groups, {mixing[0].num_features}) instead"
         )
+    if any(True for _ in model.buffers()):
+        raise ModelError(f"model.module '{path}' has buffers: only parameters travel; use layers without them")
     if any(isinstance(layer, nn.modules.dropout._DropoutNd) for layer in model.modules()):
         raise ModelError(
             f"model.module '{path}' has dropout: its random choices could not be repeated on resume; remove it"
@@ -69,19 +71,34 @@ def import_module(path: str, arguments: Mapping[str, Any], seed: int) -> nn.Modu
     return model
 
 
+def shaped(x: torch.Tensor, sample_shape: tuple[int, ...], kind: InputShape) -> torch.Tensor:
+    """Flat samples x (n, features) as the model takes them; an image without channels gets one."""
+    if kind is InputShape.FLAT:
+        return x
+    images = x.reshape(len(x), *sample_shape)
+    if kind is InputShape.AS_IS:
+        return images
+    if len(sample_shape) not in (2, 3):
+        raise ModelError(f"model.input = 'channels-first' is for images, not for samples of shape {sample_shape}")
+    return images[:, None] if len(sample_shape) == 2 else images.movedim(-1, 1).contiguous()
+
+
 def check_model(model: nn.Module, sample_shape: tuple[int, ...], classes: int) -> None:
-    """Raise `ModelError` unless `model` is float32, trainable and maps flat samples to `classes` logits."""
-    features = int(np.prod(sample_shape))
+    """Raise `ModelError` unless `model` is float32, trainable and maps samples of this shape to `classes` outputs."""
     parameters = list(model.parameters())
     if not any(p.requires_grad for p in parameters) or any(p.dtype != torch.float32 for p in parameters):
         raise ModelError("the model must have float32 parameters that can be trained")
     try:
         with torch.no_grad():
-            shape = tuple(model(torch.zeros(2, features)).shape)
+            shape = tuple(model(torch.zeros(2, *sample_shape)).shape)
     except Exception as error:  # user code may raise anything
-        raise ModelError(f"the model does not take samples of shape (n, {features}): {error}") from error
+        sizes = ", ".join(str(size) for size in ("n", *sample_shape))
+        raise ModelError(
+            f"the model does not take samples of shape ({sizes}): {error}; model.input chooses flat, as-is or "
+            "channels-first"
+        ) from error
     if shape != (2, classes):
-        raise ModelError(f"the model maps 2 samples to shape {shape}: expected (2, {classes}) logits")
+        raise ModelError(f"the model maps 2 samples to shape {shape}: expected (2, {classes}) outputs")
 
 
 def mlp_layers(model: MLP, vector: Vector) -> tuple[torch.Tensor, ...]:

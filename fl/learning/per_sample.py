@@ -14,6 +14,7 @@ from torch.func import functional_call, grad, vmap
 
 from fl.errors import ModelError
 from fl.learning.batches import batch_slices
+from fl.learning.losses import Loss, cross_entropy
 from fl.learning.model import MLP, Vector, mlp_layers
 from fl.learning.trainer import ClientData
 from fl.privacy.clipping import per_sample_scales
@@ -53,9 +54,20 @@ def mlp_step(model: MLP, start: Vector, data: ClientData, *, lr: float, clip_nor
 
 
 def autograd_step(
-    model: nn.Module, start: Vector, data: ClientData, *, lr: float, clip_norm: float, origin: str
+    model: nn.Module,
+    start: Vector,
+    data: ClientData,
+    *,
+    lr: float,
+    clip_norm: float,
+    origin: str,
+    loss_function: Loss = cross_entropy,
 ) -> Vector:
-    """`Trainer.mean_clipped_step` of any module: per-sample gradients by `torch.func`, a chunk of samples at a time."""
+    """`Trainer.mean_clipped_step` of any module and loss: per-sample gradients by `torch.func`, in chunks of samples.
+
+    Model and loss are called with one sample, and `vmap` keeps samples apart: a term cannot depend on another sample,
+    whatever they compute. What they must not do is keep something from one call to the next.
+    """
     x, y = data.x, data.y
     # `functional_call` puts its values into the module while it runs, so threads must not share one.
     net = copy.deepcopy(model)
@@ -68,15 +80,15 @@ def autograd_step(
     }
 
     def loss(values: dict[str, torch.Tensor], sample: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        logits = functional_call(net, values, (sample[None],))
-        return nn.functional.cross_entropy(logits, target[None])
+        outputs = functional_call(net, values, (sample[None],))
+        return loss_function(outputs, target[None])
 
     per_sample = vmap(grad(loss), in_dims=(None, 0, 0))
     total = torch.zeros(len(start), dtype=torch.float64)
     for batch in batch_slices(len(y), max(1, _CHUNK_FLOATS // len(start))):
         try:
             gradients = per_sample(parameters, x[batch], y[batch])
-        except RuntimeError as error:
+        except Exception as error:  # user code may raise anything
             raise ModelError(
                 f"the model has no per-sample gradients, which local.mode = 'record' needs: {error}"
             ) from error

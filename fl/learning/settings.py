@@ -1,10 +1,14 @@
-"""How a client makes its update: the section [local] of a config, which goes as it is to whoever trains."""
+"""How a client makes its update: the section [local] of a config, which goes as it is to whoever trains.
+
+Also what else of a config learning knows. No PyTorch is imported here: whoever reads configs need not wait for it.
+"""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from fl.import_path import ImportPath, portable
 from fl.ranges import Count, Positive
 from hardware.foundation.sections import Section, choice
 
@@ -14,6 +18,26 @@ class LocalMode(StrEnum):
 
     SGD = "sgd"
     RECORD = "record"
+
+
+class InputShape(StrEnum):
+    """`flat`: (n, features); `as-is`: (n, ...) as the data has it; `channels-first`: an image's last axis first."""
+
+    FLAT = "flat"
+    AS_IS = "as-is"
+    CHANNELS_FIRST = "channels-first"
+
+
+class LossName(StrEnum):
+    """`cross-entropy`: of labels."""
+
+    CROSS_ENTROPY = "cross-entropy"
+
+
+class OptimiserName(StrEnum):
+    """`sgd`: with momentum."""
+
+    SGD = "sgd"
 
 
 class LocalSettings(Section):
@@ -28,5 +52,15 @@ class LocalSettings(Section):
     """Learning rate."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Of SGD; starts from zero in each uplink."""
+    loss: Annotated[LossName, choice(LossName)] | ImportPath = LossName.CROSS_ENTROPY
+    """What is minimised: cross-entropy, or `package.module:name` of a function of outputs and targets, for example
+    `torch.nn.functional:mse_loss`."""
+    loss_arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)
+    """Keyword arguments of the loss."""
+    optimiser: Annotated[OptimiserName, choice(OptimiserName)] | ImportPath = OptimiserName.SGD
+    """`sgd`, with `momentum`, or `package.module:Class` of a torch.optim.Optimizer, which gets `lr`; it starts anew in
+    each uplink. For the mode `sgd`."""
+    optimiser_arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)
+    """Its other keyword arguments."""
     workers: Annotated[int, Field(ge=0)] = 0
     """Threads that train clients; 0 means one per core. Results do not depend on it."""

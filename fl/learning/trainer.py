@@ -14,7 +14,7 @@ from fl.learning.settings import LocalSettings
 
 @dataclass(frozen=True)
 class ClientData:
-    """x: float32 (n_i, features). y: int64 (n_i,)."""
+    """x: float32 (n_i, ...), as the model takes it. y: int64 labels (n_i,), or float32 targets (n_i, outputs)."""
 
     x: torch.Tensor
     y: torch.Tensor
@@ -35,7 +35,7 @@ class Trainer(Protocol):
         settings: LocalSettings,
         mu: float,
     ) -> Vector:
-        """w - w_global (d,) after momentum SGD on cross-entropy plus mu/2 ||w - w_global||^2, from `start` (d,).
+        """w - w_global (d,) after SGD on the loss plus mu/2 ||w - w_global||^2, from `start` (d,).
 
         orders: one permutation of the samples for each epoch.
         """

@@ -277,7 +277,7 @@ def _caption(study: Study, panels: Sequence[tuple[str, list[_Line]]], quantity: 
 
 def _steps_note(study: Study) -> str:
     steps = {
-        curve.config.algorithm.name.value: trial.rounds // trial.uplinks
+        str(curve.config.algorithm.name): trial.rounds // trial.uplinks
         for curve in study.filled
         for trial in curve.trials
         if trial.rounds > trial.uplinks

@@ -15,7 +15,7 @@ def facts_of(study: Study) -> list[str]:
     sizes = [sum(trial.ledger.header.sizes) for curve in study.filled for trial in curve.trials]
     samples = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,}–{max(sizes):,}"
     described = [
-        {f"data set {config.data.set.value}" for config in configs},
+        {f"data set {config.data.set}" for config in configs},
         {f"{config.partition.clients} clients ({config.partition.kind.value})" for config in configs},
         {f"{samples} training samples"},
         {f"{config.last_uplink} uplinks" for config in configs},

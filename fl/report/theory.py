@@ -55,10 +55,10 @@ def bounds_of(study: Study, on_progress: Callable[[str, float], None]) -> tuple[
 
 def _bound(study: Study, curve: Curve, on_progress: Callable[[str, float], None]) -> CurveBound:
     from fl.learning.convergence import Form
-    from fl.run.bound import HOLDS, bound_of_run, estimate_constants, premises_not_met
+    from fl.run.bound import bound_of_run, estimate_constants, premises_not_met, what_holds
 
     trial = curve.trials[0]
-    holds = HOLDS[curve.config.algorithm.name]
+    holds = what_holds(curve.config)
     try:
         constants = estimate_constants(trial.folder, on_progress=lambda done: on_progress(curve.name, done))
         bounds = [bound_of_run(trial.folder, constants, form) for form in Form]

@@ -48,9 +48,9 @@ def flops_per_uplink(parts: Parts) -> float:
 def flops_per_uplink_of(folder: RunFolder) -> float:
     """`flops_per_uplink` of a run that has made an uplink, from its folder alone: no data is loaded."""
     config, partition, checkpoint = folder.config(), folder.read_json("partition.json"), folder.load_checkpoint()
-    if config.model.module or checkpoint is None:
+    if config.model.module or checkpoint is None or "outputs" not in partition:
         raise ModelError(f"{folder.path}: FLOPs are known for the built-in MLP only, after the first uplink")
-    hidden, classes = config.model.hidden, len(partition["class_counts"][0])
+    hidden, classes = config.model.hidden, int(partition["outputs"])
     return plain_flops(
         samples=sum(partition["sizes"]),
         epochs=_epochs(config.local),

@@ -6,36 +6,26 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from calibration.gains import load_gains
 from calibration.record import parse_record
 from fl.audit.canaries import Canaries
 from fl.errors import ConfigError
-from fl.learning.algorithms import Algorithm, FedAvg, FedProx, UpcycledFL
-from fl.learning.data.dataset import Dataset
-from fl.learning.data.digits import load_digits
-from fl.learning.data.emnist import load_emnist
-from fl.learning.data.partition import Partition, partition_by_class, partition_iid, partition_natural
-from fl.learning.data.synthetic import make_synthetic
-from fl.learning.local import LocalTraining, trainer_for
-from fl.learning.model import build_mlp, check_model, flatten, import_module
 from fl.learning.settings import LocalMode
-from fl.learning.trainer import ClientData
 from fl.nodes.air_format import AirFormat
 from fl.nodes.calibrated import CalibrationCheck
 from fl.nodes.radio_uplink import RadioRules, RadioUplink, require_suitable
 from fl.privacy.liu_simeone import published_target
 from fl.privacy.target import PrivacyTarget
-from fl.random_streams import Stream, generator
-from fl.run.config import AlgorithmName, DataSet, Fading, PartitionKind, RunConfig, UplinkKind
+from fl.random_streams import generator
+from fl.run.config import Fading, RunConfig, UplinkKind
 from fl.run.delta_split import split_delta
 from fl.run.inputs import Inputs, gather
+from fl.run.learner import Learner, make_learner
 from fl.uplink.alpha_u import AlphaU, Fixed, ForNoise, Largest, PowerSettings, Scheduled
 from fl.uplink.channel import Channel, FileChannel, RayleighChannel, StaticChannel
 from fl.uplink.contract import Uplink
@@ -67,8 +57,8 @@ OpenUplink = Callable[[Onlooker], AbstractContextManager[Uplink]]
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What a run is made of. start: initial model (d,). sizes: n_i (K,). open_uplink: radios are on only within it.
+class Parts(Learner):
+    """What a run is made of. sizes: n_i (K,). open_uplink: radios are on only within it.
 
     calibration: that the lab is held against, where there is one.
 
@@ -78,15 +68,7 @@ class Parts:
 
     inputs: Inputs
     calibration: CalibrationCheck | None
-
-    dataset: Dataset
-    statistics: dict[str, Any]
-    clients: tuple[ClientData, ...]
     sizes: NDArray[np.int64]
-    model: nn.Module
-    start: NDArray[np.float32]
-    algorithm: Algorithm
-    local: LocalTraining
     allocation: Allocation | None
     canaries: Canaries | None
     open_uplink: OpenUplink
@@ -94,83 +76,20 @@ class Parts:
 
 def assemble(config: RunConfig) -> Parts:
     """Load and build everything; raises an `AirdpError` for whatever does not fit."""
-    dataset = load_dataset(config)
-    partition = make_partition(config, dataset)
-    seed = int(generator(config.seed, Stream.MODEL).integers(2**63))
-    if config.model.module:
-        model = import_module(config.model.module, config.model.arguments, seed)
-    else:
-        model = build_mlp(dataset.features, config.model.hidden, dataset.classes, seed)
-    check_model(model, dataset.sample_shape, dataset.classes)
-    start = flatten(model)
-    algorithm = make_algorithm(config)
-    allocation = make_allocation(config, partition.sizes, coordinates=start.size)
-    inputs = gather(config, model)
+    learner = make_learner(config)
+    sizes, coordinates = learner.partition.sizes, learner.start.size
+    allocation = make_allocation(config, sizes, coordinates)
+    inputs = gather(config, learner.model)
     calibration = _calibration(config, inputs)
     return Parts(
         inputs=inputs,
         calibration=calibration,
-        dataset=dataset,
-        statistics=partition.statistics(dataset.train_y, dataset.classes),
-        clients=tuple(
-            ClientData(torch.from_numpy(dataset.train_x[index]), torch.from_numpy(dataset.train_y[index]))
-            for index in partition.clients
-        ),
-        sizes=partition.sizes,
-        model=model,
-        start=start,
-        algorithm=algorithm,
-        local=LocalTraining(
-            trainer=trainer_for(model),
-            settings=config.local,
-            mu=algorithm.proximal_mu,
-            clip_norm=config.privacy.clip_norm,
-        ),
+        **vars(learner),
+        sizes=sizes,
         allocation=allocation,
-        canaries=make_canaries(config, partition.sizes, coordinates=start.size),
-        open_uplink=make_uplink(config, inputs.lab, calibration, partition.sizes, allocation, coordinates=start.size),
+        canaries=make_canaries(config, sizes, coordinates),
+        open_uplink=make_uplink(config, inputs.lab, calibration, sizes, allocation, coordinates),
     )
-
-
-def load_dataset(config: RunConfig) -> Dataset:
-    """The data set that [data] names."""
-    data, rng = config.data, generator(config.seed, Stream.DATA)
-    train_samples = data.train_samples or None
-    if data.set is DataSet.DIGITS:
-        return load_digits(train_samples, data.test_fraction, rng)
-    if data.set is DataSet.EMNIST:
-        return load_emnist(Path(data.path) if data.path else None, train_samples, data.test_fraction, rng)
-    return make_synthetic(
-        config.partition.clients,
-        rng,
-        iid=data.synthetic_iid,
-        alpha=data.synthetic_alpha,
-        beta=data.synthetic_beta,
-        test_fraction=data.test_fraction,
-        max_client_samples=data.synthetic_max_client_samples or None,
-    )
-
-
-def make_partition(config: RunConfig, dataset: Dataset) -> Partition:
-    """The clients that [partition] asks for."""
-    settings, rng = config.partition, generator(config.seed, Stream.PARTITION)
-    if settings.kind is PartitionKind.NATURAL:
-        return partition_natural(dataset.owners, settings.clients)
-    if settings.kind is PartitionKind.CLASSES:
-        return partition_by_class(
-            dataset.train_y, settings.clients, settings.classes_per_client, settings.size_spread, rng
-        )
-    return partition_iid(dataset.train_y, settings.clients, rng)
-
-
-def make_algorithm(config: RunConfig) -> Algorithm:
-    """The algorithm that [algorithm] names."""
-    settings = config.algorithm
-    if settings.name is AlgorithmName.FEDAVG:
-        return FedAvg()
-    if settings.name is AlgorithmName.FEDPROX:
-        return FedProx(settings.mu)
-    return UpcycledFL(settings.mu, tuple(settings.schedule))
 
 
 def privacy_target(config: RunConfig, epsilon: float) -> PrivacyTarget:

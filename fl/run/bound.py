@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import ConfigError, ModelError, RunFolderError
-from fl.learning.algorithms import UpcycledFL
 from fl.learning.convergence import Bound, Constants, Form, UplinkRecord, convergence_bound
 from fl.learning.curvature import hessian_extremes, loss_and_gradient
+from fl.learning.server.algorithms import UpcycledFL
 from fl.learning.settings import LocalMode
 from fl.learning.workforce import Workforce, cores
 from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.random_streams import Stream, generator
-from fl.run.assemble import Parts, assemble, make_algorithm
+from fl.run.assemble import Parts, assemble
 from fl.run.config import AlgorithmName, RunConfig, UplinkKind
 from fl.run.folder import Checkpoint, RunFolder
+from fl.run.learner import make_algorithm
 from fl.uplink.modes import Backoff, Rescale
 
 HESSIAN_STEPS = 16
@@ -35,11 +36,17 @@ HESSIAN_STEPS = 16
 OPTIMUM = "optimum"
 GIVEN = ("lipschitz", "dissimilarity", "strong_convexity", "step_bound", "gradient_bound", "heterogeneity", OPTIMUM)
 """What may be given instead of estimated; `optimum` is f(w*), 0 unless given, which no cross-entropy is below."""
-HOLDS = {
+_HOLDS = {
     AlgorithmName.UPCYCLED: "Theorem 5",
     AlgorithmName.FEDPROX: "analogue of Theorem 5 without upcycling (C2 = C3 = 0), not proved in the paper",
     AlgorithmName.FEDAVG: "none: FedAvg has no proximal term (mu = 0), on which the theorem rests",
 }
+
+
+def what_holds(config: RunConfig) -> str:
+    """What the theorem says about the algorithm of a run."""
+    name = config.algorithm.name
+    return _HOLDS[name] if isinstance(name, AlgorithmName) else "none: the theorem is not about this algorithm"
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,11 +336,11 @@ class _Look:
 
         def measure(client: int) -> tuple[float, float, float, float]:
             data = self.parts.clients[client]
-            _, gradient = loss_and_gradient(self.parts.model, place.vector, data)
+            _, gradient = loss_and_gradient(self.parts.model, place.vector, data, self.parts.loss)
             low = high = math.nan
             if place.hessian:
                 rng = generator(self.seed, Stream.BOUND, 2, number, client)
-                low, high = hessian_extremes(self.parts.model, place.vector, data, rng, HESSIAN_STEPS)
+                low, high = hessian_extremes(self.parts.model, place.vector, data, rng, HESSIAN_STEPS, self.parts.loss)
             return float(gradient @ gradient), float(np.linalg.norm(gradient - whole)), low, high
 
         measured = []
@@ -347,5 +354,8 @@ class _Look:
 
     def _gradients(self, place: _Place, clients: Sequence[int]) -> Iterator[tuple[float, NDArray[np.float64]]]:
         return self.workforce.in_order(
-            lambda client: loss_and_gradient(self.parts.model, place.vector, self.parts.clients[client]), clients
+            lambda client: loss_and_gradient(
+                self.parts.model, place.vector, self.parts.clients[client], self.parts.loss
+            ),
+            clients,
         )

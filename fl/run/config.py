@@ -17,7 +17,8 @@ import tomli_w
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from fl.errors import ConfigError
-from fl.learning.settings import LocalMode, LocalSettings
+from fl.import_path import ImportPath, portable
+from fl.learning.settings import InputShape, LocalMode, LocalSettings, OptimiserName
 from fl.privacy.accountant import Accountant
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.ranges import Count, Decibels, Epsilon, NotNegative, Positive, Scale
@@ -30,29 +31,28 @@ NOT_COUNTED = frozenset({"description", "local.workers", "radio.calibration", "r
 """Keys that no result depends on. Of a calibration the content counts (`fl.run.inputs`), wherever its file lies."""
 
 
-def _portable(value: dict[str, Any]) -> dict[str, Any]:
-    """What reads back the same from a resolved config and from JSON."""
-    try:
-        json.dumps(value, allow_nan=False)
-        tomli_w.dumps(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError("only finite numbers, strings, booleans, lists and tables can be kept in a config") from error
-    return value
+TORCHVISION = "torchvision:"
+"""What names of torchvision's data sets begin with; they are no import paths."""
 
 
 class DataSet(StrEnum):
-    """`digits`: scikit-learn's 8 x 8 handwritten digits; `emnist`: letters a to j; `synthetic`: FedProx's generator."""
+    """`digits`: scikit-learn's 8 x 8 handwritten digits; `emnist`: letters a to j; `synthetic`: FedProx's generator;
+    `npz`: own arrays, in the file `path`; `huggingface`: a folder `path` that Hugging Face's datasets saved."""
 
     DIGITS = "digits"
     EMNIST = "emnist"
     SYNTHETIC = "synthetic"
+    NPZ = "npz"
+    HUGGINGFACE = "huggingface"
 
 
 class PartitionKind(StrEnum):
-    """`iid`: drawn alike; `classes`: each client has some of the classes; `natural`: the clients that the data has."""
+    """`iid`: drawn alike; `classes`: each client has some of the classes; `dirichlet`: each class is divided in drawn
+    proportions; `natural`: the clients that the data has."""
 
     IID = "iid"
     CLASSES = "classes"
+    DIRICHLET = "dirichlet"
     NATURAL = "natural"
 
 
@@ -88,12 +88,20 @@ class Record(StrEnum):
     ALL = "all"
 
 
+_WITHOUT_ARGUMENTS = (DataSet.DIGITS, DataSet.EMNIST, DataSet.SYNTHETIC, DataSet.NPZ)
+
+
 class DataConfig(Section):
     """[data] Which data set, where its files are, and how much of it is for training."""
 
-    set: Annotated[DataSet, choice(DataSet)] = DataSet.DIGITS
+    set: Annotated[DataSet, choice(DataSet)] | ImportPath = DataSet.DIGITS
+    """`digits`: scikit-learn's 8 x 8 handwritten digits; `emnist`: letters a to j; `synthetic`: FedProx's generator;
+    `npz`: own arrays, from the file `path`; `huggingface`: a folder `path` that Hugging Face's datasets saved;
+    `torchvision:NAME`: a data set of torchvision's in the folder `path`; `package.module:function`: what it returns."""
     path: str = ""
-    """File or folder of EMNIST; empty means $AIRDP_DATA, then the download."""
+    """File or folder of the data; for EMNIST, empty means $AIRDP_DATA, then the download."""
+    arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)
+    """Keyword arguments of a function or of torchvision's class; for `huggingface`, names of columns and splits."""
     train_samples: Annotated[int, Field(ge=0)] = 0
     """Training samples to use; 0 means all but the test fraction."""
     test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -116,6 +124,8 @@ class PartitionConfig(Section):
     """K; with radios, as many as the lab has clients."""
     classes_per_client: Count = 5
     """For `kind = "classes"`."""
+    dirichlet_alpha: Positive = 0.5
+    """For `kind = "dirichlet"`: the smaller, the more unequal are the clients' shares of each class."""
     size_spread: NotNegative = 0.5
     """For `kind = "classes"`: standard deviation of the log-normal weights that make sizes unequal; 0 splits each class
     evenly."""
@@ -127,15 +137,23 @@ class ModelConfig(Section):
     hidden: Count = 196
     """Hidden units of the MLP."""
     module: str = ""
-    """Import path `package.module:Class` of an nn.Module that maps (n, features) to (n, classes) logits."""
-    arguments: Annotated[dict[str, Any], AfterValidator(_portable)] = Field(default_factory=dict)
+    """Import path `package.module:Class` of an nn.Module that maps n samples to (n, classes) logits, or to as many
+    outputs as a sample has targets."""
+    input: Annotated[InputShape, choice(InputShape)] = InputShape.FLAT
+    """What the model is given: `flat`: (n, features); `as-is`: (n, ...) as the data has it; `channels-first`: images
+    with their last axis first, as convolutions take them."""
+    arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)
     """Keyword arguments of `module`."""
 
 
 class AlgorithmConfig(Section):
     """[algorithm] What the server does with the sum that arrives."""
 
-    name: Annotated[AlgorithmName, choice(AlgorithmName)] = AlgorithmName.UPCYCLED
+    name: Annotated[AlgorithmName, choice(AlgorithmName)] | ImportPath = AlgorithmName.UPCYCLED
+    """`fedavg`; `fedprox` and `upcycled`, which also hold clients near the global model; or `package.module:Class` of
+    one's own. Whatever it does with the sum costs no privacy."""
+    arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)
+    """Keyword arguments of an own algorithm."""
     mu: Positive = 0.1
     """Proximal weight of FedProx and Upcycled-FL; FedAvg has none."""
     schedule: list[Annotated[tuple[int, float], BeforeValidator(as_tuple)]] = Field(
@@ -325,8 +343,23 @@ class RunConfig(Section):
             "privacy.label = 'record' needs local.mode = 'record': SGD steps do not bound what a record changes": (
                 self.label is Label.RECORD and self.local.mode is not LocalMode.RECORD
             ),
-            "partition.kind = 'natural' needs data.set = 'synthetic': only it comes with clients": (
-                natural and self.data.set is not DataSet.SYNTHETIC
+            f"partition.kind = 'natural' needs data with clients, which data.set = '{self.data.set}' has not": (
+                natural and self.data.set in (DataSet.DIGITS, DataSet.EMNIST)
+            ),
+            f"data.set = '{self.data.set}' needs data.path": (
+                self.data.set in (DataSet.NPZ, DataSet.HUGGINGFACE) and not self.data.path
+            ),
+            "data.arguments is for 'huggingface', 'torchvision:NAME' and 'package.module:function'": (
+                bool(self.data.arguments) and self.data.set in _WITHOUT_ARGUMENTS
+            ),
+            "algorithm.arguments is for an own algorithm, 'package.module:Class'": (
+                bool(self.algorithm.arguments) and isinstance(self.algorithm.name, AlgorithmName)
+            ),
+            "model.input is for model.module: the built-in MLP takes flat samples": (
+                self.model.input is not InputShape.FLAT and not self.model.module
+            ),
+            "local.optimiser is for local.mode = 'sgd': a step of another kind would not be a mean of clipped terms": (
+                self.local.mode is LocalMode.RECORD and self.local.optimiser != OptimiserName.SGD
             ),
             "channel.fading = 'file' needs channel.path": self.channel.fading is Fading.FILE and not self.channel.path,
             "jammer.role = 'rotating' needs at least 2 clients": self.jammer.role is JammerRole.ROTATING

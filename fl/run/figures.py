@@ -31,7 +31,7 @@ def draw_run(folder: RunFolder) -> None:
     contents = read_ledger(folder.ledger_path)
     config = folder.config()
     for name, figure in (
-        ("learning", _learning(rows, f"{config.name}: {config.algorithm.name.value}")),
+        ("learning", _learning(rows, f"{config.name}: {config.algorithm.name}")),
         ("privacy", _privacy(contents, config.privacy.budget_epsilon)),
         ("power", _power(rows)),
     ):

@@ -23,7 +23,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +41,21 @@ if TYPE_CHECKING:
 ALLOCATION = "allocation.json"
 _TOKEN = 16
 """Characters that tell scratch folders apart."""
+_MEMORY = "memory."
+"""What the names of an algorithm's own arrays begin with in a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The run after `uplink` uplinks. model: float32 (d,). ledger_head: hash of the ledger's last row at that time."""
+    """The run after `uplink` uplinks. model: float32 (d,). ledger_head: hash of the ledger's last row at that time.
+
+    memory: what the server's algorithm keeps from step to step, by name.
+    """
 
     uplink: int
     model: NDArray[np.float32]
     ledger_head: str
+    memory: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,13 @@ class RunFolder:
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint, atomically."""
         buffer = io.BytesIO()
-        np.savez(buffer, uplink=checkpoint.uplink, model=checkpoint.model, ledger_head=np.array(checkpoint.ledger_head))
+        np.savez(
+            buffer,
+            uplink=checkpoint.uplink,
+            model=checkpoint.model,
+            ledger_head=np.array(checkpoint.ledger_head),
+            **{_MEMORY + name: array for name, array in checkpoint.memory.items()},
+        )
         write_atomically(self.checkpoint_path, buffer.getvalue())
 
     def snapshot_path(self, uplink: int) -> Path:
@@ -173,7 +185,8 @@ class RunFolder:
         try:
             # Opened here because numpy leaves its own handle open when the archive is damaged.
             with self.checkpoint_path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                checkpoint = Checkpoint(int(file["uplink"]), file["model"], str(file["ledger_head"]))
+                memory = {name.removeprefix(_MEMORY): file[name] for name in file.files if name.startswith(_MEMORY)}
+                checkpoint = Checkpoint(int(file["uplink"]), file["model"], str(file["ledger_head"]), memory)
             if checkpoint.model.dtype != np.float32 or not np.isfinite(checkpoint.model).all():
                 raise ValueError("its model is not finite float32")
             return checkpoint

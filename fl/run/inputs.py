@@ -19,7 +19,8 @@ from torch import nn
 
 from calibration.record import read_record
 from fl.errors import ConfigError, RunFolderError
-from fl.run.config import Fading, RunConfig, UplinkKind
+from fl.import_path import import_object
+from fl.run.config import TORCHVISION, Fading, RunConfig, UplinkKind
 from fl.run.folder import RunFolder
 from hardware.foundation.durable import write_atomically
 from hardware.foundation.tables import differing_keys
@@ -89,7 +90,9 @@ def gather(config: RunConfig, model: nn.Module) -> Inputs:
     if config.uplink.kind is UplinkKind.SYMBOL and config.channel.fading is Fading.FILE:
         sha256["channel.path"] = _sha256(_content("channel.path", Path(config.channel.path)))
     if config.model.module:
-        sha256["model.module"] = _sha256(_content("model.module", _source_of(model)))
+        sha256["model.module"] = _sha256(_content("model.module", _source_of("model.module", type(model))))
+    for key, path in _own_code(config).items():
+        sha256[key] = _sha256(_content(key, _source_of(key, import_object(key, path))))
     calibration = read_record(Path(config.radio.calibration)) if config.radio.calibration else None
     if calibration is not None:
         sha256["radio.calibration"] = _sha256(calibration)
@@ -103,14 +106,24 @@ def resolved_lab(config: RunConfig) -> Lab | None:
     return find_lab(config.radio.lab, config.radio.backend)
 
 
-def _source_of(model: nn.Module) -> Path:
-    """The file that the model's class is defined in."""
+def _own_code(config: RunConfig) -> dict[str, str]:
+    """Import paths of the user's own, besides the model's, by their keys."""
+    named = {
+        "data.set": "" if config.data.set.startswith(TORCHVISION) else config.data.set,
+        "algorithm.name": config.algorithm.name,
+        "local.loss": config.local.loss,
+        "local.optimiser": config.local.optimiser,
+    }
+    return {key: str(path) for key, path in named.items() if ":" in path}
+
+
+def _source_of(key: str, code: Any) -> Path:
+    """The file that a class or function is defined in."""
     try:
-        return Path(inspect.getfile(type(model)))
+        return Path(inspect.getfile(code))
     except (OSError, TypeError) as error:
-        raise ConfigError(
-            f"model.module: {type(model).__name__} is defined in no file: put it into a module"
-        ) from error
+        name = getattr(code, "__name__", type(code).__name__)
+        raise ConfigError(f"{key}: {name} is defined in no file: put it into a module") from error
 
 
 def _sha256(content: bytes) -> str:

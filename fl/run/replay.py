@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from calibration.record import parse_record
 from fl.errors import RunFolderError
+from fl.learning.server.algorithms import ServerState, advance
 from fl.learning.workforce import Workforce
 from fl.nodes.calibrated import CalibrationCheck
 from fl.nodes.journal.codec import Difference, array_difference, decode, differences, encode
@@ -31,11 +32,12 @@ from fl.nodes.server import ServerNode
 from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.statement import PrivacyStatement, state_privacy
-from fl.run.assemble import make_algorithm, radio_uplink_on
+from fl.run.assemble import radio_uplink_on
 from fl.run.captures import START, AttemptFiles, CaptureFolder, read_array, values_digest
 from fl.run.config import RunConfig, UplinkKind
 from fl.run.folder import RunFolder
 from fl.run.inputs import CALIBRATION, LAB
+from fl.run.learner import make_algorithm
 from fl.uplink.contract import UnprotectedError
 from hardware.lab.file import load_lab
 from hardware.lab.opened import OpenLab
@@ -300,10 +302,10 @@ def _same_model(
     sums = {attempt.uplink: attempt.values for attempt in attempts if attempt.outcome == RELEASED}
     if checkpoint is None or not start.exists() or any(n not in sums for n in range(1, checkpoint.uplink + 1)):
         return None
-    model, algorithm = read_array(start), make_algorithm(config)
+    state, algorithm = ServerState(read_array(start)), make_algorithm(config)
     for uplink in range(1, checkpoint.uplink + 1):
         values = sums[uplink]
         if values is None:
             return False
-        model = algorithm.step(model, values, uplink)
-    return bool(np.array_equal(model, checkpoint.model))
+        state = advance(algorithm, state, values, uplink)
+    return bool(np.array_equal(state.model, checkpoint.model))

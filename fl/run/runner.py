@@ -25,13 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fl.audit.canaries import canaried_update
 from fl.audit.evidence import uplink_evidence
 from fl.errors import ModelError, RunFolderError
-from fl.learning.evaluate import evaluate
+from fl.learning.server.algorithms import ServerState, advance
 from fl.learning.workforce import Workforce, cores
 from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.clipping import BoundedUpdate
@@ -238,9 +237,6 @@ class _Run:
         self.folder, self.config, self.parts, self.uplink, self.on_uplink = folder, config, parts, uplink, on_uplink
         self.workforce, self.journal = workforce, journal
         self.backgrounds: dict[int, NDArray[np.float64]] = {}
-        dataset = parts.dataset
-        self.train = (torch.from_numpy(dataset.train_x), torch.from_numpy(dataset.train_y))
-        self.test = (torch.from_numpy(dataset.test_x), torch.from_numpy(dataset.test_y))
         # What does not fit is refused before the ledger is opened, because opening adds a row to it.
         self._check_folder()
         self.checkpoint = self._load_checkpoint()
@@ -344,17 +340,18 @@ class _Run:
         # Measured noise may turn out below the plan's: on disk before anything else happens.
         self.ledger.account(rows[0], aggregate.mechanism)
         self._keep_evidence(plan, aggregate)
-        model = self.parts.algorithm.step(state.model, aggregate.values, plan.uplink)
-        if not np.isfinite(model).all():
+        before_step = ServerState(state.model, state.memory)
+        stepped = advance(self.parts.algorithm, before_step, aggregate.values, plan.uplink)
+        if not np.isfinite(stepped.model).all():
             raise ModelError(
                 f"the model is not finite after uplink {plan.uplink}: noise or updates are too large for float32; "
                 "check privacy.epsilon, privacy.clip_norm and power.alpha_u"
             )
-        metrics = self._metrics(model, plan, aggregate, started)
+        metrics = self._metrics(stepped.model, plan, aggregate, started)
         self.folder.append_metrics(_json_ready(asdict(metrics)))
         if aggregate.snapshot:
             self.folder.save_snapshot(plan.uplink, aggregate.snapshot)
-        after = Checkpoint(plan.uplink, model, self.ledger.head)
+        after = Checkpoint(plan.uplink, stepped.model, self.ledger.head, stepped.memory)
         self.folder.save_checkpoint(after)
         self.journal.released(aggregate.values)
         self.on_uplink(metrics)
@@ -398,13 +395,13 @@ class _Run:
     def _metrics(
         self, model: NDArray[np.float32], plan: UplinkPlan, aggregate: Aggregate, started: float
     ) -> UplinkMetrics:
-        test = evaluate(self.parts.model, model, *self.test)
+        test = self.parts.scores(model, self.parts.test)
         backoffs, calibration = aggregate.contributions.backoffs[list(plan.senders)], self.parts.calibration
         return UplinkMetrics(
             uplink=plan.uplink,
             rounds=plan.uplink * self.parts.algorithm.steps_per_uplink,
             accuracy=test.accuracy,
-            loss=evaluate(self.parts.model, model, *self.train).loss,
+            loss=self.parts.scores(model, self.parts.train).loss,
             test_loss=test.loss,
             epsilon=self._epsilon(),
             label=self.config.label.value,
@@ -425,7 +422,7 @@ class _Run:
         )
 
     def _finish(self, state: Checkpoint, status: str) -> RunResult:
-        test = evaluate(self.parts.model, state.model, *self.test)
+        test = self.parts.scores(state.model, self.parts.test)
         mechanisms = list(self.ledger.mechanisms.values())
         labels = [self.config.label, *(label for label in Label if label is not self.config.label)]
         delta, allocation = self.config.privacy.delta, self.parts.allocation
@@ -433,7 +430,7 @@ class _Run:
             out=self.folder.path,
             status=status,
             accuracy=test.accuracy,
-            loss=evaluate(self.parts.model, state.model, *self.train).loss,
+            loss=self.parts.scores(state.model, self.parts.train).loss,
             test_loss=test.loss,
             uplinks=state.uplink,
             rounds=state.uplink * self.parts.algorithm.steps_per_uplink,

@@ -61,14 +61,14 @@ def call(options: argparse.Namespace) -> int:
 
 def summary(folder: "RunFolder", constants: "EstimatedConstants", bounds: "Mapping[Form, Bound]") -> dict[str, Any]:
     """All that the tables show, JSON-ready; null where there is no finite number."""
-    from fl.run.bound import HOLDS, premises_not_met, record_of_run
+    from fl.run.bound import premises_not_met, record_of_run, what_holds
 
     config, record = folder.config(), record_of_run(folder)
     return {
         "folder": str(folder.path),
         "name": config.name,
-        "algorithm": config.algorithm.name.value,
-        "holds": HOLDS[config.algorithm.name],
+        "algorithm": str(config.algorithm.name),
+        "holds": what_holds(config),
         "uplinks": record.uplinks,
         "clients": len(record.weights),
         "dimension": record.dimension,

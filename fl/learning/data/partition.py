@@ -1,4 +1,4 @@
-"""Which training samples each client holds: drawn alike, by class, or as the data comes."""
+"""Which training samples each client holds: drawn alike, by class, by Dirichlet's draw, or as the data comes."""
 
 import math
 from dataclasses import dataclass
@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import DataError
-from fl.learning.data.apportion import apportion_at_least_one
-from fl.learning.data.dataset import IntArray
+from fl.learning.data.apportion import apportion, apportion_at_least_one
+from fl.learning.data.dataset import IntArray, Targets
+
+_DRAWS = 100
+"""Of Dirichlet's proportions, before it is given up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,34 +39,41 @@ class Partition:
         """n_i, the number of samples of each client (K,)."""
         return np.array([len(indices) for indices in self.clients], dtype=np.int64)
 
-    def statistics(self, labels: IntArray, classes: int) -> dict[str, Any]:
-        """What a report says about the partition, ready for JSON; ``labels`` (n,) are those of the training set.
+    def statistics(self, labels: Targets, classes: int) -> dict[str, Any]:
+        """What a report says about the partition, ready for JSON; ``labels`` are the targets of the training set.
 
-        ``class_counts`` has a row of ``classes`` counts per client; ``unused`` counts the training samples that no
-        client holds, and ``unused_classes`` lists the labels that occur but only among those.
+        ``outputs`` is what a model puts out for a sample. ``class_counts`` has a row of ``classes`` counts per client;
+        ``unused`` counts the training samples that no client holds, and ``unused_classes`` lists the labels that occur
+        but only among those. Targets that are not labels have no classes to count.
         """
         last = max(int(indices[-1]) for indices in self.clients)
         if last >= len(labels):
             raise DataError(f"the partition holds sample {last} but there are {len(labels)}; it is of other data")
-        counts = np.stack([np.bincount(labels[indices], minlength=classes) for indices in self.clients])
-        held, present = counts.sum(axis=0), np.bincount(labels, minlength=classes)
         sizes = self.sizes
-        return {
+        found: dict[str, Any] = {
             "clients": len(self.clients),
             "samples": int(sizes.sum()),
             "unused": len(labels) - int(sizes.sum()),
-            "unused_classes": np.flatnonzero((held == 0) & (present > 0)).tolist(),
             "size_min": int(sizes.min()),
             "size_median": float(np.median(sizes)),
             "size_max": int(sizes.max()),
             "sizes": sizes.tolist(),
+            "outputs": classes,
+        }
+        if labels.ndim > 1:
+            return found
+        counts = np.stack([np.bincount(labels[indices], minlength=classes) for indices in self.clients])
+        held, present = counts.sum(axis=0), np.bincount(labels, minlength=classes)
+        return {
+            **found,
+            "unused_classes": np.flatnonzero((held == 0) & (present > 0)).tolist(),
             "class_counts": counts.tolist(),
             "classes_per_client": (counts > 0).sum(axis=1).tolist(),
         }
 
 
-def partition_iid(labels: IntArray, clients: int, rng: np.random.Generator) -> Partition:
-    """Every client a uniform draw of the ``labels`` (n,); sizes differ by at most one and all samples are used."""
+def partition_iid(labels: Targets, clients: int, rng: np.random.Generator) -> Partition:
+    """Every client a uniform draw of the targets ``labels``; sizes differ by at most one and all samples are used."""
     _check_clients(clients)
     if clients > len(labels):
         raise DataError(f"{clients} clients asked for, but {len(labels)} samples allow at most {len(labels)} clients")
@@ -103,11 +113,47 @@ def partition_by_class(
     return _partition([np.concatenate(shares) for shares in parts])
 
 
+def partition_dirichlet(labels: IntArray, clients: int, alpha: float, rng: np.random.Generator) -> Partition:
+    """Each class's samples are divided among all clients in proportions drawn from Dirichlet(alpha, ..., alpha).
+
+    Small alpha: few clients hold most of a class, and sizes differ as well; large alpha: all alike. All samples are
+    used. The proportions of all classes are drawn again while a client would have nothing (Li et al., "Federated
+    Learning on Non-IID Data Silos", ICDE 2022, draw the same way).
+    """
+    _check_clients(clients)
+    if not (math.isfinite(alpha) and alpha > 0):
+        raise DataError(f"dirichlet_alpha is {alpha}, expected a finite number above 0")
+    members_of = [rng.permutation(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+    for _ in range(_DRAWS):
+        shares = np.stack([_dirichlet_shares(len(members), clients, alpha, rng) for members in members_of])
+        if (shares.sum(axis=0) > 0).all():
+            break
+    else:
+        raise DataError(
+            f"{clients} clients with dirichlet_alpha {alpha:g}: in {_DRAWS} draws from {len(labels)} samples a client "
+            "was always left without any; raise alpha, or use fewer clients or more data"
+        )
+    pieces = [np.split(members, np.cumsum(counts)[:-1]) for members, counts in zip(members_of, shares, strict=True)]
+    return _partition([np.concatenate(parts) for parts in zip(*pieces, strict=True)])
+
+
+def _dirichlet_shares(members: int, clients: int, alpha: float, rng: np.random.Generator) -> IntArray:
+    """Whole numbers (K,) that sum to `members`, in the drawn proportions."""
+    weights = rng.dirichlet(np.full(clients, alpha))
+    # A tiny alpha underflows to 0/0: then one client has all, which is the limit.
+    if not np.isfinite(weights).all() or weights.sum() <= 0:
+        weights = np.eye(clients)[rng.integers(clients)]
+    return apportion(weights, members)
+
+
 def partition_natural(owners: IntArray | None, clients: int) -> Partition:
     """The clients that the data comes with: ``owners`` (n,) holds a client 0 .. clients-1 per training sample."""
     _check_clients(clients)
     if owners is None or len(owners) == 0:
-        raise DataError("this data set has no natural clients, only synthetic data has; use another partition")
+        raise DataError(
+            "this data set has no natural clients, which synthetic data and own data with client ids have; use another "
+            "partition"
+        )
     natural = int(owners.max()) + 1
     if int(owners.min()) < 0 or natural != clients:
         raise DataError(

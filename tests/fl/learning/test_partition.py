@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fl.errors import DataError
-from fl.learning.data.partition import Partition, partition_by_class, partition_iid, partition_natural
+from fl.learning.data.partition import (
+    Partition,
+    partition_by_class,
+    partition_dirichlet,
+    partition_iid,
+    partition_natural,
+)
 
 IntArray = NDArray[np.int64]
 
@@ -132,6 +138,7 @@ def test_statistics_are_json_and_count_what_is_left_out() -> None:
         "sizes": [2, 3],
         "class_counts": [[1, 1, 0, 0], [1, 2, 0, 0]],
         "classes_per_client": [2, 2],
+        "outputs": 4,
     }
 
 
@@ -216,3 +223,27 @@ def test_statistics_notice_other_data() -> None:
     partition = Partition((np.array([0, 9], dtype=np.int64),))
     with pytest.raises(DataError, match="sample 9 but there are 5"):
         partition.statistics(np.zeros(5, dtype=np.int64), 2)
+
+
+def test_dirichlet_uses_every_sample_and_alpha_sets_how_unequal_it_is() -> None:
+    labels = np.repeat(np.arange(10), 200)
+
+    def unevenness(alpha: float) -> float:
+        """Mean over classes of the sum of squared shares: 1/K where all are alike, 1 where one client has all."""
+        parts = [partition_dirichlet(labels, 20, alpha, np.random.default_rng(seed)) for seed in range(10)]
+        for part in parts:
+            assert np.array_equal(np.sort(np.concatenate(part.clients)), np.arange(2000))
+        counts = np.stack([[np.bincount(labels[c], minlength=10) for c in part.clients] for part in parts])
+        return float(((counts / 200) ** 2).sum(axis=1).mean())
+
+    # E sum p_k^2 = (alpha + 1)/(K alpha + 1); var of the sum is below its square, over 100 draws 5 sd are below 50 %.
+    for alpha in (0.3, 1.0, 100.0):
+        assert unevenness(alpha) == pytest.approx((alpha + 1) / (20 * alpha + 1), rel=0.3)
+    assert unevenness(0.3) > 2 * unevenness(100.0)
+
+
+def test_dirichlet_that_always_leaves_somebody_out_is_refused() -> None:
+    with pytest.raises(DataError, match=r"raise alpha"):
+        partition_dirichlet(np.zeros(20, np.int64), 20, 1e-4, np.random.default_rng(1))
+    with pytest.raises(DataError, match="above 0"):
+        partition_dirichlet(np.zeros(20, np.int64), 2, 0.0, np.random.default_rng(1))

@@ -204,7 +204,7 @@ def test_a_section_must_be_a_table(section: str) -> None:
     ("sections", "message"),
     [
         ({"privacy": {"label": "record"}}, "needs local.mode = 'record'"),
-        ({"partition": {"kind": "natural"}}, "needs data.set = 'synthetic'"),
+        ({"partition": {"kind": "natural"}}, "needs data with clients"),
         ({"channel": {"fading": "file"}}, "needs channel.path"),
         ({"jammer": {"role": "rotating"}, "partition": {"clients": 1}}, "at least 2 clients"),
         ({"jammer": {"role": "dedicated", "availability": 0.5}}, "jammer.availability"),
@@ -393,6 +393,10 @@ OTHER: dict[str, Any] = {
     "data.path": "elsewhere",
     "partition.kind": "classes",
     "model.module": "a:B",
+    "local.loss": "a:b",
+    "local.loss_arguments": {"x": 1},
+    "local.optimiser": "a:B",
+    "local.optimiser_arguments": {"x": 1},
     "model.arguments": {"x": 1},
     "algorithm.name": "fedavg",
     "algorithm.schedule": [[1, 1.0]],
@@ -444,6 +448,7 @@ def test_the_digest_ignores_workers_description_captures_and_where_a_calibration
         place = f"{section}.{key}"
         # They go with other values of other keys only, see below.
         depending = {"jammer.availability", "radio.calibration", "radio.record", "radio.record_sent", "audit.canaries"}
+        depending |= {"data.arguments", "algorithm.arguments", "model.input"}
         if place not in depending:
             values = [OTHER[place]] if place in OTHER else _another(getattr(getattr(plain, section), key))
             assert (_changed(section, key, values).digest() == plain.digest()) == (place == "local.workers"), place

@@ -14,6 +14,7 @@ import pytest
 
 import fl.privacy.ledger
 import fl.run.figures
+import fl.run.learner
 import fl.run.runner
 from fl.errors import LedgerError, RunFolderError
 from fl.learning.local import LocalTraining
@@ -161,7 +162,7 @@ POINTS: dict[str, tuple[object, str]] = {
     "checkpoint": (RunFolder, "save_checkpoint"),
     "account": (Ledger, "account"),
     "training": (LocalTraining, "update"),
-    "evaluation": (fl.run.runner, "evaluate"),
+    "evaluation": (fl.run.learner, "evaluate"),
     "keeping metrics": (RunFolder, "keep_metrics_until"),
     "opening the ledger": (Ledger, "open"),
     "a row of the ledger": (Ledger, "_append"),

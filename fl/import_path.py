@@ -1,0 +1,68 @@
+"""Users' own code by import path, `package.module:name`: the one place where a string of a config becomes code.
+
+The current folder is searched too, after everything that is installed, so that a file beside the config is found and no
+file of that folder can stand in for a library. Whoever starts a config that names code runs that code.
+"""
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+from pydantic import AfterValidator
+
+from fl.errors import ModelError
+
+PATTERN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def check_import_path(value: str) -> str:
+    """`value`, which has the form `package.module:name`; raises ValueError otherwise. Nothing is imported."""
+    if not PATTERN.fullmatch(value):
+        raise ValueError(f"'{value}' is not an import path such as 'my_package.my_module:name'")
+    return value
+
+
+ImportPath = Annotated[str, AfterValidator(check_import_path)]
+"""A key of a config that names code."""
+
+
+def portable(value: dict[str, Any]) -> dict[str, Any]:
+    """Arguments for it that read back the same from a resolved config and from JSON; raises ValueError otherwise."""
+    try:
+        json.dumps(value, allow_nan=False)
+        tomli_w.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError("only finite numbers, strings, booleans, lists and tables can be kept in a config") from error
+    return value
+
+
+def import_object(key: str, path: str) -> Any:
+    """What `path` names. key: that holds it, for errors. Raises `ModelError` that says what failed."""
+    package, _, name = path.partition(":")
+    if not package or not name:
+        raise ModelError(f"{key} is '{path}': expected an import path such as 'my_package.my_module:name'")
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+    # Modules that were written since the folder was last read, in a notebook say.
+    importlib.invalidate_caches()
+    try:
+        return getattr(importlib.import_module(package), name)
+    except Exception as error:  # user code may raise anything
+        raise ModelError(
+            f"{key} '{path}' cannot be imported: {error}; is its file in the current folder ({here}) or on PYTHONPATH?"
+        ) from error
+
+
+def build(key: str, path: str, arguments: Mapping[str, Any]) -> Any:
+    """What `path` makes when it is called with `arguments`; raises `ModelError` that says what failed."""
+    factory = import_object(key, path)
+    try:
+        return factory(**arguments)
+    except Exception as error:  # user code may raise anything
+        raise ModelError(f"{key} '{path}' cannot be built with {dict(arguments)}: {error}") from error
