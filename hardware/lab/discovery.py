@@ -1,22 +1,26 @@
 """How radios of a kind are found, and what one says about itself. Nothing is set and nothing is sent."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hardware.radio.settings import Capabilities
 
 
 @dataclass(frozen=True)
 class RadioInfo:
-    """What a radio says. uris: all addresses under which it was found. virtual: how an emulated one keeps time."""
+    """What a radio says. uris: all addresses under which it was found. virtual: how an emulated one keeps time.
+
+    temperature_c: None where it has no sensor. details: what else there is to say about its kind, by name.
+    """
 
     uris: tuple[str, ...]
     serial: str
     model: str
     firmware: str
     virtual: str
-    temperature_c: float
+    temperature_c: float | None
     capabilities: Capabilities
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

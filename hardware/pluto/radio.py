@@ -19,10 +19,10 @@ from hardware.counted.rx import RxStream
 from hardware.counted.tx import TxStream
 from hardware.pluto.context import PlutoContext
 from hardware.pluto.converters import to_samples, to_words, tx_step
-from hardware.pluto.gain_split import GainSplit, split_gain
 from hardware.pluto.port import LOCKSTEP, PlutoRxPort, PlutoTxPort
 from hardware.pluto.settings import CAPABILITIES, PlutoSettings
 from hardware.radio.errors import HardwareError, SettingsMismatchError
+from hardware.radio.gain_split import GainSplit, split_gain
 from hardware.radio.settings import Capabilities, Limits, RadioSettings
 
 PARKED = GainSplit(CAPABILITIES.tx_gain_db[0], 0.0)

@@ -15,8 +15,28 @@ class RxOverflowError(HardwareError):
     """Received samples were lost because nobody took them in time: the sample count is broken until a new sounding."""
 
 
+class LostPacketError(RxOverflowError):
+    """Received samples were lost between radio and host."""
+
+
+class BrokenChainError(HardwareError):
+    """A receiver stopped because what it was told ended too early."""
+
+
 class TxUnderflowError(HardwareError):
     """The transmitter ran out of samples within a burst: what was sent is not what was given."""
+
+
+class TxLostPacketError(TxUnderflowError):
+    """Samples of a burst were lost between host and radio: what was sent is not what was given."""
+
+
+class TxLateError(LateError, TxUnderflowError):
+    """A burst came to the radio after its time, which is known only afterwards: nothing of it was sent."""
+
+
+class LockLostError(HardwareError):
+    """A radio does not follow the reference, an oscillator is not locked, or two radios have different times."""
 
 
 class AlignmentError(HardwareError):

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
-    parser.add_argument("--uri", action="append", metavar="URI", help="ask only this one, ip:HOST or usb:…; repeatable")
+    parser.add_argument(
+        "--uri", action="append", metavar="URI", help="ask only this one: ip:HOST, usb:… or addr=HOST; repeatable"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
@@ -76,7 +78,12 @@ def _print_checks(kinds: "Sequence[Discovery]") -> None:
 
 
 def _json(radio: "RadioInfo") -> dict[str, Any]:
-    return {**vars(radio), "uris": list(radio.uris), "capabilities": vars(radio.capabilities)}
+    return {
+        **vars(radio),
+        "uris": list(radio.uris),
+        "capabilities": vars(radio.capabilities),
+        "details": dict(radio.details),
+    }
 
 
 def _print_table(radios: "Sequence[RadioInfo]") -> None:
@@ -90,12 +97,15 @@ def _print_table(radios: "Sequence[RadioInfo]") -> None:
         table.add_row("model", escape(radio.model + emulated))
         table.add_row("serial", escape(radio.serial))
         table.add_row("firmware", escape(radio.firmware))
-        table.add_row("temperature", f"{radio.temperature_c:.1f} °C")
+        if radio.temperature_c is not None:
+            table.add_row("temperature", f"{radio.temperature_c:.1f} °C")
         table.add_row("frequency", f"{_span(can.center_hz, 1e6)} MHz")
         table.add_row("sample rate", f"{_span(can.sample_rate_hz, 1e6)} MS/s")
         table.add_row("bandwidth", f"{_span(can.bandwidth_hz, 1e6)} MHz")
         table.add_row("gain", f"{_span(can.tx_gain_db)} dB transmitting, {_span(can.rx_gain_db)} dB receiving")
         table.add_row("gain scale", escape(can.gain_scale))
+        for name, value in radio.details.items():
+            table.add_row(escape(name), escape(value))
         RESULTS.print(table)
 
 

@@ -38,15 +38,15 @@ def problems_of(folder: Path) -> tuple[str, ...]:
     """Of what is installed there; all else can be used."""
     with on_the_path(folder):
         found = registry()
-        assert list(found.backends) == ["gnuradio", "loopback", "pluto", "pluto-virtual"]
+        assert list(found.backends) == ["gnuradio", "loopback", "pluto", "pluto-virtual", "usrp"]
         find_lab("loopback")
         return found.problems
 
 
 def test_rooms_enter_themselves() -> None:
-    assert list(registry().backends) == ["gnuradio", "loopback", "pluto", "pluto-virtual"]
+    assert list(registry().backends) == ["gnuradio", "loopback", "pluto", "pluto-virtual", "usrp"]
     assert registry().problems == ()
-    assert sorted(registry().sections) == ["gnuradio", "medium", "pluto"]
+    assert sorted(registry().sections) == ["gnuradio", "medium", "pluto", "usrp"]
 
 
 def test_finding_them_opens_no_library() -> None:
@@ -55,7 +55,8 @@ def test_finding_them_opens_no_library() -> None:
 import sys
 from hardware.lab.registry import registry
 registry()
-heavy = ("adi", "iio", "zmq", "gnuradio", "torch", "hardware.pluto.radio", "hardware.virtual.iiod.emulator")
+heavy = ["adi", "iio", "zmq", "gnuradio", "torch", "uhd"]
+heavy += ["hardware.pluto.radio", "hardware.usrp.radio", "hardware.virtual.iiod.emulator"]
 print([name for name in heavy if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hardware.lab.file import find_lab, parse_lab
 from hardware.lab.opened import open_lab
 from hardware.pluto.converters import RX_FULL_SCALE, TX_FULL_SCALE, to_samples, to_words, tx_step
-from hardware.pluto.gain_split import split_gain
 from hardware.pluto.settings import CAPABILITIES, pluto_of
 from hardware.radio.errors import HardwareError, LabFileError
+from hardware.radio.gain_split import split_gain
 from tests.hardware.plutos import lab_of
 
 RANGE_DB = CAPABILITIES.tx_gain_db

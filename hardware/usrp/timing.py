@@ -1,0 +1,213 @@
+"""One time and one reference for all boxes of a lab: set, and then verified, because libuhd says nothing.
+
+Time is set to a whole second at the next pulse, which all boxes get from one source. Afterwards every box must have
+counted its last pulse as the same second. A box at the end of a MIMO cable takes its time over from the other end.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hardware.lab.clock import ClockMode
+from hardware.radio.errors import HardwareError, LabFileError, LockLostError
+from hardware.usrp.device import UsrpDevice
+from hardware.usrp.settings import Source, UsrpBox
+
+LOCK_S = 5.0
+"""For a box to follow its reference."""
+PULSE_S = 2.5
+"""Within which a pulse per second must have come."""
+_LOOK_S = 0.01
+# After a pulse there is that much time to tell all boxes what the next one is.
+_MOST_TELLING_S = 0.7
+_ATTEMPTS = 3
+# And what asking takes.
+_A_SECOND_S = 1.2
+
+
+def require_common_sources(boxes: Mapping[str, UsrpBox], clock: ClockMode, source: str) -> None:
+    """Raise `LabFileError` where the boxes of a lab cannot have one time, or not the one reference that it promises."""
+    for key, needed in (("time_source", True), ("clock_source", clock is ClockMode.SHARED)):
+        alone = [name for name, box in boxes.items() if getattr(box, key) is Source.INTERNAL]
+        if needed and len(alone) > 1:
+            why = "each counts by itself" if key == "time_source" else "no clock is shared"
+            raise LabFileError(
+                f"{source}: {', '.join(alone)} have usrp.{key} = 'internal': {why}; connect them and write 'external', "
+                "'gpsdo' or 'mimo' for all but one"
+                + ("" if key == "time_source" else ", or clock = 'free-running' in [lab]")
+            )
+
+
+def choose_sources(device: UsrpDevice, box: UsrpBox) -> None:
+    """Set where clock and time come from, read back, and wait until the box follows."""
+    for kind, source in (("clock", box.clock_source), ("time", box.time_source)):
+        known = [str(name) for name in device.get(f"{kind}_sources")]
+        # A box whose own pulse is none calls it so.
+        wanted = "none" if source is Source.INTERNAL and source.value not in known else source.value
+        if wanted not in known:
+            raise LabFileError(f"{device.name} has no {kind} source '{wanted}': expected {', '.join(known)}")
+        device.set(f"{kind}_source", wanted)
+        got = str(device.get(f"{kind}_source"))
+        if got != wanted:
+            raise HardwareError(f"{device.name}: its {kind} source was set to {wanted} and reads back as {got}")
+    deadline_s = time.monotonic() + LOCK_S
+    while not locked(device, box):
+        if time.monotonic() > deadline_s:
+            raise LockLostError(f"{device.name} does not follow its reference: {_what_to_check(box)}")
+        time.sleep(_LOOK_S)
+
+
+def locked(device: UsrpDevice, box: UsrpBox) -> bool:
+    """Whether a box follows its reference, as far as it has sensors for it."""
+    names = {
+        Source.EXTERNAL: ("ref_locked",),
+        Source.MIMO: ("mimo_locked",),
+        Source.GPSDO: ("ref_locked", "gps_locked"),
+    }.get(box.clock_source, ())
+    return all(device.sensor(name) is not False for name in names)
+
+
+def require_locked(device: UsrpDevice, box: UsrpBox) -> None:
+    """Raise `LockLostError` where a box has ceased to follow its reference."""
+    if not locked(device, box):
+        raise LockLostError(f"{device.name} has lost its reference: {_what_to_check(box)}")
+
+
+def set_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
+    """Make all boxes count from 0 at the same pulse, and verify that they do."""
+    if len(devices) == 1:
+        (device,) = devices.values()
+        device.set("time_now", device.time_at(0.0))
+        return
+    masters = [device for name, device in devices.items() if boxes[name].time_source is not Source.MIMO]
+    if _have_one_time(masters):
+        _require_mimo_time(devices, boxes)
+        return
+    for _ in range(_ATTEMPTS):
+        _wait_for_pulse(masters)
+        started_s = time.monotonic()
+        for device in masters:
+            device.set("time_next_pps", device.time_at(0.0))
+        if time.monotonic() - started_s < _MOST_TELLING_S:
+            break
+    else:
+        raise HardwareError(f"telling {len(masters)} boxes the time takes longer than a second: is the network busy?")
+    _wait_for_pulse(masters)
+    require_one_time(devices, boxes)
+
+
+def _have_one_time(devices: list[UsrpDevice]) -> bool:
+    """Whether all have counted the last pulse as the same tick, and have had one within the last second.
+
+    Boxes that nobody has set agree on a tick with a probability of 1e-8.
+    """
+    pulses = {_last_pulse_s(device) for device in devices}
+    return len(pulses) == 1 and all(0.0 < _now_s(device) - max(pulses) < _A_SECOND_S for device in devices)
+
+
+def join_time(device: UsrpDevice, box: UsrpBox, reference: UsrpDevice) -> None:
+    """Give a box that was opened anew the time that another one has; both get the same pulses."""
+    if box.time_source is Source.MIMO:
+        return
+    for _ in range(_ATTEMPTS):
+        _wait_for_pulse([reference])
+        started_s = time.monotonic()
+        last = reference.get("time_last_pps")
+        next_pulse = device.uhd.types.TimeSpec(last.get_full_secs() + 1, last.get_frac_secs())
+        device.set("time_next_pps", next_pulse)
+        if time.monotonic() - started_s < _MOST_TELLING_S:
+            break
+    _wait_for_pulse([device])
+
+
+def require_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
+    """Raise `LockLostError` unless all boxes have counted the last pulse as the same moment."""
+    pulsed = {name: device for name, device in devices.items() if boxes[name].time_source is not Source.MIMO}
+    for attempt in range(_ATTEMPTS):
+        found = {name: _last_pulse_s(device) for name, device in pulsed.items()}
+        # A pulse may come while they are asked: then asking again helps.
+        if len(set(found.values())) <= 1:
+            break
+        if attempt + 1 == _ATTEMPTS:
+            listed = ", ".join(f"{name} {seconds:.9f} s" for name, seconds in found.items())
+            raise LockLostError(f"boxes do not have one time: the last pulse was at {listed}; do all get the same one?")
+    _require_mimo_time(devices, boxes)
+
+
+def _require_mimo_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
+    """A box at a MIMO cable has no pulse of its own: its time lies between two looks at another's."""
+    masters = [device for name, device in devices.items() if boxes[name].time_source is not Source.MIMO]
+    for name, device in devices.items():
+        if boxes[name].time_source is not Source.MIMO or not masters:
+            continue
+        before, own, after = _now_s(masters[0]), _now_s(device), _now_s(masters[0])
+        if not before <= own <= after:
+            raise LockLostError(
+                f"{name} is at {own:.6f} s and {masters[0].name} at {before:.6f} s: is the MIMO cable connected?"
+            )
+
+
+def tune_together(devices: Mapping[str, UsrpDevice], center_hz: float, lead_s: float) -> None:
+    """Tune all boxes in both directions at one tick, so that their phases keep their relation from tuning to tuning."""
+    moment_s = max(_now_s(device) for device in devices.values()) + lead_s
+    for device in devices.values():
+        device.ask("tuning", _tuning(device, center_hz, center_hz, moment_s))
+
+
+def tune(device: UsrpDevice, tx_center_hz: float, rx_center_hz: float, lead_s: float) -> None:
+    """Tune one box at a tick of its own."""
+    device.ask("tuning", _tuning(device, tx_center_hz, rx_center_hz, _now_s(device) + lead_s))
+
+
+def _tuning(device: UsrpDevice, tx_center_hz: float, rx_center_hz: float, moment_s: float) -> Callable[[Any], None]:
+    def call(usrp: Any) -> None:
+        request = device.uhd.types.TuneRequest
+        usrp.set_command_time(device.uhd.types.TimeSpec(moment_s), 0)
+        try:
+            usrp.set_tx_freq(request(tx_center_hz), 0)
+            usrp.set_rx_freq(request(rx_center_hz), 0)
+        finally:
+            usrp.clear_command_time(0)
+
+    return call
+
+
+def require_tuned(device: UsrpDevice) -> None:
+    """Wait until both oscillators are locked; `LockLostError` where they do not become so."""
+    deadline_s = time.monotonic() + LOCK_S
+    while True:
+        unlocked = [direction for direction in ("tx", "rx") if device.sensor("lo_locked", direction) is False]
+        if not unlocked:
+            return
+        if time.monotonic() > deadline_s:
+            raise LockLostError(f"{device.name}: its {' and '.join(unlocked)} oscillator does not lock")
+        time.sleep(_LOOK_S)
+
+
+def _wait_for_pulse(devices: list[UsrpDevice]) -> None:
+    """Until every one has had a pulse since this call."""
+    before = {device.name: _last_pulse_s(device) for device in devices}
+    deadline_s = time.monotonic() + PULSE_S
+    left = list(devices)
+    while left:
+        left = [device for device in left if _last_pulse_s(device) == before[device.name]]
+        if left and time.monotonic() > deadline_s:
+            names = ", ".join(device.name for device in left)
+            raise LockLostError(f"{names}: no pulse per second came within {PULSE_S:g} s; is PPS IN connected?")
+        time.sleep(_LOOK_S if left else 0.0)
+
+
+def _last_pulse_s(device: UsrpDevice) -> float:
+    return float(device.get("time_last_pps").get_real_secs())
+
+
+def _now_s(device: UsrpDevice) -> float:
+    return float(device.get("time_now").get_real_secs())
+
+
+def _what_to_check(box: UsrpBox) -> str:
+    return {
+        Source.EXTERNAL: "is 10 MHz connected to REF IN, and strong enough?",
+        Source.MIMO: "is the MIMO cable connected, and the other box on?",
+        Source.GPSDO: "does its GPSDO see satellites?",
+    }.get(box.clock_source, "is it a working box?")

@@ -1,0 +1,126 @@
+"""The parts of the USRP backend that need neither a box nor UHD: gains, converters, ticks, lab files."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardware.lab.clock import ClockMode
+from hardware.lab.file import find_lab, parse_lab
+from hardware.lab.opened import open_lab
+from hardware.radio.errors import CapabilityError, LabFileError
+from hardware.usrp.converters import FULL_SCALE, clips_at_half_scale, dac_bits, to_samples, to_words, tx_step
+from hardware.usrp.gains import TxGainRange
+from hardware.usrp.settings import LOWEST_TX_GAIN_DB, Source, UsrpBox, usrp_of
+from hardware.usrp.ticks import ticks_of
+from hardware.usrp.timing import require_common_sources
+
+SBX = TxGainRange(0.0, 31.5, 0.5)
+B200 = TxGainRange(0.0, 89.75, 0.25)
+
+
+@pytest.mark.parametrize("board", [SBX, B200], ids=["sbx", "b200"])
+@given(st.floats(LOWEST_TX_GAIN_DB, 0.0))
+def test_a_lab_gain_is_the_device_gain_and_the_samples_scale_together(board: TxGainRange, lab_db: float) -> None:
+    gain = board.split(lab_db)
+    assert board.low_db <= gain.device_db <= board.high_db
+    assert gain.digital_db <= 0.0
+    # 0 dB is the device's largest.
+    assert gain.device_db - board.high_db + gain.digital_db == pytest.approx(lab_db, abs=1e-5)
+    assert gain.read_back(gain.device_db) == lab_db
+    if lab_db >= board.low_db - board.high_db:
+        assert gain.digital_db > -board.step_db
+
+
+def test_the_lowest_gain_is_the_device_s_lowest() -> None:
+    assert SBX.parked.device_db == 0.0
+    assert SBX.parked.read_back(0.5) == LOWEST_TX_GAIN_DB + 0.5
+
+
+@pytest.mark.parametrize("bits", [12, 14, 16])
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 1.0))
+def test_words_are_the_nearest_levels_and_multiples_of_the_step_are_exact(bits: int, seed: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    step = tx_step(scale, bits)
+    samples = ((rng.uniform(-1, 1, 64) + 1j * rng.uniform(-1, 1, 64)) * 0.7).astype(np.complex64)
+    words = to_words(samples, scale, bits).view(np.int16)
+    assert not np.any(words % (1 << 16 - bits))
+    wanted = samples.view(np.float32).astype(np.float64) * scale * FULL_SCALE
+    # Half a level, and float32.
+    assert np.abs(words - wanted).max() <= (1 << 16 - bits) * 0.5 + 0.01
+    levels = rng.integers(-1000, 1000, 64)
+    exact = to_words((levels * step).astype(np.complex64), scale, bits).view(np.int16)[::2]
+    assert np.array_equal(exact, levels * (1 << 16 - bits))
+
+
+def test_full_scale_does_not_wrap() -> None:
+    for bits in (12, 16):
+        words = to_words(np.array([1.0, -1.0, 1j, -1j], np.complex64), 1.0, bits).view(np.int16)
+        assert words.tolist() == [x * (FULL_SCALE >> 16 - bits << 16 - bits) for x in (1, 0, -1, 0, 0, 1, 0, -1)]
+
+
+def test_received_words_come_back_as_samples_and_the_limit_is_counted() -> None:
+    pairs = np.array([[100, -200], [32767, 0], [0, -32768], [-32766, 32766]], np.int16)
+    samples, clipped = to_samples(pairs.reshape(-1).view(np.int32))
+    assert clipped == 2
+    np.testing.assert_allclose(samples.view(np.float32) * FULL_SCALE, pairs.reshape(-1), atol=1e-2)
+    assert samples.dtype == np.complex64
+
+
+def test_converters_are_known_by_the_board() -> None:
+    assert [dac_bits(name) for name in ("N210r4", "B210", "E320", "n310", "X310")] == [16, 12, 12, 14, 16]
+
+
+def test_interpolations_that_clip_at_half_scale() -> None:
+    """As found by trying: clipping, and not clipping."""
+    clipping = [13, 17, 21, 26, 27, 33, 34, 41, 42, *range(51, 55), *range(65, 69), *range(81, 86), *range(102, 109)]
+    safe = [10, 20, 25, 40, 50, 100]
+    assert all(clips_at_half_scale(interpolation) for interpolation in clipping)
+    assert not any(clips_at_half_scale(interpolation) for interpolation in safe)
+
+
+def test_samples_have_whole_ticks_or_are_refused() -> None:
+    assert ticks_of("x", 100e6, 4e6).per_sample == 25
+    with pytest.raises(CapabilityError, match="whole fractions"):
+        ticks_of("x", 100e6, 3e6)
+
+
+def test_a_lab_moves_between_backends_with_its_gains() -> None:
+    lab, other = find_lab("pluto-virtual", "usrp"), find_lab("pluto-virtual")
+    assert [radio.settings for radio in lab.radios] == [radio.settings for radio in other.radios]
+    assert find_lab("usrp", "pluto").limits == find_lab("usrp").limits
+
+
+def test_what_differs_from_box_to_box() -> None:
+    section = usrp_of(find_lab("usrp"))
+    assert section.box("ps") == UsrpBox(antenna="RX2")
+    assert section.box("jammer") == UsrpBox(antenna="TX/RX")
+    assert section.box("jammer").clock_source is Source.EXTERNAL
+
+
+def test_a_section_for_a_radio_that_is_not_there_is_refused() -> None:
+    tables = find_lab("usrp").to_tables()
+    tables["usrp"]["radio"] = {"jamer": {"antenna": "RX2"}}
+    with pytest.raises(LabFileError, match="did you mean 'jammer'"):
+        parse_lab(tables)
+
+
+def test_boxes_that_each_count_by_themselves_are_refused() -> None:
+    alone, joined = UsrpBox(clock_source=Source.INTERNAL, time_source=Source.INTERNAL), UsrpBox()
+    require_common_sources({"a": alone, "b": joined, "c": joined}, ClockMode.SHARED, "lab")
+    with pytest.raises(LabFileError, match=r"a, b have usrp\.time_source = 'internal'"):
+        require_common_sources({"a": alone, "b": alone}, ClockMode.SHARED, "lab")
+    timed = UsrpBox(clock_source=Source.INTERNAL)
+    with pytest.raises(LabFileError, match=r"clock_source.*free-running"):
+        require_common_sources({"a": timed, "b": timed}, ClockMode.SHARED, "lab")
+    require_common_sources({"a": timed, "b": timed}, ClockMode.FREE_RUNNING, "lab")
+
+
+def test_boxes_without_an_address_or_with_the_same_are_refused() -> None:
+    tables = find_lab("usrp").to_tables()
+    tables["radio"][1]["address"] = tables["radio"][0]["address"]
+    with pytest.raises(LabFileError, match="two radios have the address"), open_lab(parse_lab(tables), 1):
+        pass
+    tables["radio"][1]["address"] = ""
+    with pytest.raises(LabFileError, match="'client-1' has no address"), open_lab(parse_lab(tables), 1):
+        pass
