@@ -139,6 +139,12 @@ class Medium:
         """The path from `sender` to `receiver`."""
         return self._links.get((sender, receiver), self._default_link)
 
+    def reaches(self, sender: str, receiver: str) -> bool:
+        """Whether a receiver is tuned to where a sender would be heard."""
+        ends = self._station(sender), self._station(receiver)
+        sending = ends[0].settings
+        return ends[0] is not ends[1] and sending is not None and self._in_band(sending, ends[1])
+
     def cfo_hz(self, sender: str, receiver: str) -> float:
         """Carrier of `sender` minus that of `receiver`, both as their crystals make them."""
         sending, receiving = self._tuned(sender), self._tuned(receiver)

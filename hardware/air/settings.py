@@ -110,6 +110,17 @@ class MediumSettings(RadioMedium, BackendSection):
     """Crystals that are not given are drawn within plus and minus this."""
     radio: dict[str, RadioMedium] = Field(default_factory=dict)
 
+    @property
+    def has_dac_bits(self) -> bool:
+        """Whether any radio is given a transmit converter."""
+        return any(medium.dac_bits is not None for medium in (self, *self.radio.values()))
+
+    def without_dac_bits(self) -> Self:
+        """The same, with ideal transmit converters: for radios that bring their own."""
+        ideal = {"dac_bits": None}
+        radios = {name: radio.model_copy(update=ideal) for name, radio in self.radio.items()}
+        return self.model_copy(update={**ideal, "radio": radios})
+
     def check_radios(self, names: Sequence[str]) -> None:
         """See `BackendSection.check_radios`."""
         for name in self.radio:

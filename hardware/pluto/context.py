@@ -135,6 +135,23 @@ class PlutoContext:
             raise HardwareError(f"{self.name} has no attribute {channel} {attribute}: update its firmware")
         return self.phy.find_channel(channel, output).attrs[attribute]
 
+    def read_device(self, attribute: str) -> str:
+        """An attribute of the transceiver as a whole."""
+        return self.ask(f"reading {attribute}", lambda: str(self._device_attribute(attribute).value))
+
+    def write_device(self, attribute: str, value: str) -> None:
+        """Write an attribute of the transceiver as a whole."""
+
+        def call() -> None:
+            self._device_attribute(attribute).value = value
+
+        self.ask(f"setting {attribute} to {value}", call)
+
+    def _device_attribute(self, attribute: str) -> Any:
+        if attribute not in self.phy.attrs:
+            raise HardwareError(f"{self.name} has no attribute {attribute}: update its firmware")
+        return self.phy.attrs[attribute]
+
     def temperature_c(self) -> float:
         """Of the transceiver."""
         return float(self.read("temp0", "input", output=False)) / 1e3

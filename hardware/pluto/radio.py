@@ -5,6 +5,7 @@ A stock Pluto has no timestamps: see `hardware.counted`. Gains change while stre
 
 import atexit
 import logging
+import math
 import re
 import time
 import weakref
@@ -21,7 +22,7 @@ from hardware.pluto.context import PlutoContext
 from hardware.pluto.converters import to_samples, to_words, tx_step
 from hardware.pluto.port import LOCKSTEP, PlutoRxPort, PlutoTxPort
 from hardware.pluto.settings import CAPABILITIES, PlutoSettings
-from hardware.radio.errors import HardwareError, SettingsMismatchError
+from hardware.radio.errors import CapabilityError, HardwareError, SettingsMismatchError
 from hardware.radio.gain_split import GainSplit, split_gain
 from hardware.radio.settings import Capabilities, Limits, RadioSettings
 
@@ -31,6 +32,9 @@ _TRACKING = {
     "rf_dc_offset_tracking_en": "rf_dc_tracking",
     "bb_dc_offset_tracking_en": "bb_dc_tracking",
 }
+# Other programs leave oscillators off and the state machine asleep when they close (SoapySDR's module does).
+_ON_AIR = "fdd"
+_OSCILLATORS = {"altvoltage0": "receive LO", "altvoltage1": "transmit LO"}
 _RANGE = re.compile(r"\[\s*(-?[\d.]+)\s+-?[\d.]+\s+(-?[\d.]+)\s*\]")
 _TELEMETRY_S = 1.0
 _LOG = logging.getLogger("airdp")
@@ -105,6 +109,7 @@ class PlutoRadio(CountedRadio):
         if not self._tuned_to(settings):
             self._stop_streams()
             self._tune(settings)
+            self._check_rx_gain(settings)
         self._set("rx_hardwaregain_chan0", settings.rx_gain_db)
         self._start_streams(settings.sample_rate_hz)
         unlike = self._unlike(settings)
@@ -130,6 +135,9 @@ class PlutoRadio(CountedRadio):
         context = self._context
         # Quiet first: neither the old stream's end nor a retuned oscillator shall be heard.
         self._set("tx_hardwaregain_chan0", PARKED.attenuator_db)
+        context.write_device("ensm_mode", _ON_AIR)
+        for channel in _OSCILLATORS:
+            context.write(channel, "powerdown", "0", output=True)
         context.ask("switching the tone generators off", context.sdr.disable_dds)
         context.write_debug("loopback", "0")
         # pyadi-iio ignores a receive gain without a word in any other mode.
@@ -141,6 +149,15 @@ class PlutoRadio(CountedRadio):
         self._set("tx_rf_bandwidth", round(settings.bandwidth_hz))
         for attribute, key in _TRACKING.items():
             context.write("voltage0", attribute, str(int(getattr(self._pluto, key))), output=False)
+
+    def _check_rx_gain(self, settings: RadioSettings) -> None:
+        """The chip has a table of gains for each of three bands: what it can do is known when it is tuned."""
+        low, high = _within(self._context, (-math.inf, math.inf), ("voltage0", "hardwaregain", False))
+        if not low <= settings.rx_gain_db <= high:
+            raise CapabilityError(
+                f"{self.name}: rx_gain_db is {settings.rx_gain_db:g}: at {settings.rx_center_hz / 1e6:g} MHz this "
+                f"radio does {low:g} to {high:g} dB"
+            )
 
     def _read_back(self) -> RadioSettings:
         return RadioSettings(
@@ -158,6 +175,10 @@ class PlutoRadio(CountedRadio):
         wanted = {"gain_control_mode": "manual"}
         wanted |= {attribute: str(int(getattr(self._pluto, key))) for attribute, key in _TRACKING.items()}
         got = {attribute: context.read("voltage0", attribute, output=False).strip() for attribute in wanted}
+        wanted["ensm_mode"], got["ensm_mode"] = _ON_AIR, context.read_device("ensm_mode").strip()
+        for channel, name in _OSCILLATORS.items():
+            wanted[f"powerdown of the {name}"] = "0"
+            got[f"powerdown of the {name}"] = context.read(channel, "powerdown", output=True).strip()
         unlike = [
             f"{attribute} was set to {value} and reads back as {got[attribute]}"
             for attribute, value in wanted.items()
@@ -230,30 +251,32 @@ class PlutoRadio(CountedRadio):
 def capabilities_of(context: PlutoContext) -> Capabilities:
     """What the radio's own `…_available` attributes leave of what any Pluto can do.
 
-    The lowest rate is not among them: it depends on the filters, which are set with the rate.
+    The lowest rate is not among them: it depends on the filters, which are set with the rate. Nor are receive gains,
+    which depend on the frequency.
     """
-
-    def within(widest: tuple[float, float], *places: tuple[str, str, bool]) -> tuple[float, float]:
-        low, high = widest
-        for channel, attribute, output in places:
-            name = f"{attribute}_available"
-            said = context.read(channel, name, output=output) if context.has(channel, name, output=output) else ""
-            match = _RANGE.search(said)
-            if match:
-                low, high = max(low, float(match[1])), min(high, float(match[2]))
-        return low, high
-
+    widest = CAPABILITIES
     return replace(
-        CAPABILITIES,
-        center_hz=within(
-            CAPABILITIES.center_hz, ("altvoltage0", "frequency", True), ("altvoltage1", "frequency", True)
+        widest,
+        center_hz=_within(
+            context, widest.center_hz, ("altvoltage0", "frequency", True), ("altvoltage1", "frequency", True)
         ),
-        bandwidth_hz=within(
-            CAPABILITIES.bandwidth_hz, ("voltage0", "rf_bandwidth", False), ("voltage0", "rf_bandwidth", True)
+        bandwidth_hz=_within(
+            context, widest.bandwidth_hz, ("voltage0", "rf_bandwidth", False), ("voltage0", "rf_bandwidth", True)
         ),
-        tx_gain_db=within(CAPABILITIES.tx_gain_db, ("voltage0", "hardwaregain", True)),
-        rx_gain_db=within(CAPABILITIES.rx_gain_db, ("voltage0", "hardwaregain", False)),
+        tx_gain_db=_within(context, widest.tx_gain_db, ("voltage0", "hardwaregain", True)),
     )
+
+
+def _within(context: PlutoContext, widest: tuple[float, float], *places: tuple[str, str, bool]) -> tuple[float, float]:
+    """What the attributes at (channel, name, output) say that they take, of `widest`."""
+    low, high = widest
+    for channel, attribute, output in places:
+        name = f"{attribute}_available"
+        said = context.read(channel, name, output=output) if context.has(channel, name, output=output) else ""
+        match = _RANGE.search(said)
+        if match:
+            low, high = max(low, float(match[1])), min(high, float(match[2]))
+    return low, high
 
 
 _OPEN: "weakref.WeakSet[PlutoRadio]" = weakref.WeakSet()

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Generic
 
+from hardware.air.medium import Medium
 from hardware.lab.model import Lab, LabRadio
 from hardware.virtual.shared_time import AntennaT, SharedTime
 
@@ -53,6 +54,10 @@ class Antennas(Generic[AntennaT]):
         for time in self._times.values():
             time.medium.new_block(block)
         self._block = block
+
+    def medium_of(self, radio: AntennaT) -> Medium:
+        """The air that a radio is in."""
+        return self._time_of[radio.name].medium
 
     def latency_samples(self, radio: AntennaT) -> int:
         """Between a sender's antenna and the streams of a receiver, beside the delay of the link."""

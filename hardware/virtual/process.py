@@ -3,6 +3,7 @@
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,14 +21,30 @@ from hardware.radio.errors import HardwareError
 
 _START_S = 60.0
 _END_S = 5.0
+_GONE_S = 0.5
 
 
 @dataclass(frozen=True)
 class EmulatorProcess:
-    """A process that serves. uris: of the radios, by name."""
+    """A process that serves. lab: what messages call it. uris: of the radios, by name."""
 
-    pid: int
+    process: "subprocess.Popen[str]"
+    lab: str
     uris: Mapping[str, str]
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.process.pid
+
+    def check(self) -> None:
+        """Raise `HardwareError` where it has ended, for who lost a radio and wonders why."""
+        try:
+            # Its connections end a little before it does.
+            self.process.wait(_GONE_S)
+        except subprocess.TimeoutExpired:
+            return
+        raise HardwareError(f"the emulator of {self.lab} {_ending(self.process)}: its radios are gone; start again")
 
     def cpu_s(self) -> float:
         """Processor time that it has used."""
@@ -63,9 +80,15 @@ def emulator_process(
             line = _first_line(process)
             if not line:
                 said.seek(0)
-                reason = " ".join(said.read().split()[-40:]) or f"no answer within {_START_S:g} s"
-                raise HardwareError(f"the emulator of {lab.source} did not start: {reason}")
-            yield EmulatorProcess(process.pid, json.loads(line)["uris"])
+                reason = " ".join(said.read().split()[-40:])
+                raise HardwareError(f"the emulator of {lab.source} did not start: {reason or _silence(process)}")
+            served = EmulatorProcess(process, lab.source, json.loads(line)["uris"])
+            try:
+                yield served
+            except HardwareError:
+                # Whatever its radios' users say went wrong, including that they could not be parked.
+                served.check()
+                raise
         finally:
             _end(process)
 
@@ -82,6 +105,25 @@ def _first_line(process: "subprocess.Popen[str]") -> str:
             if selector.select(0.1):
                 return stdout.readline().strip()
     return ""
+
+
+def _silence(process: "subprocess.Popen[str]") -> str:
+    """Why a process has said nothing."""
+    try:
+        process.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_START_S:g} s"
+    return f"it {_ending(process)} before it answered"
+
+
+def _ending(process: "subprocess.Popen[str]") -> str:
+    """How a process has ended; empty while it has not."""
+    code = process.poll()
+    if code is None:
+        return ""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    return f"was killed by {signal.Signals(-code).name}"
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

@@ -192,6 +192,8 @@ class SharedTime(Generic[AntennaT]):
     def _receive(self, radio: AntennaT, count: int, sent: Samples | None) -> None:
         heard, _ = self.medium.listen(radio.name, count, radio.counter, move_clock=False)
         radio.receive(heard, sent)
+        # A receiver may control its own gain.
+        self.medium.tune(radio.name, radio.settings())
 
 
 def latency_samples(lab: Lab, seed: int) -> int:

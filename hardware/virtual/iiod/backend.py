@@ -12,12 +12,18 @@ from hardware.lab.emulation import Emulation, EmulationSettings
 from hardware.lab.model import Backend, Connection, Lab
 from hardware.lab.traits import JammerNoise, Traits
 from hardware.pluto.settings import CAPABILITIES, SECTION, PlutoSettings
+from hardware.radio.errors import HardwareError
 
 NAME = "pluto-virtual"
 
 
 def _traits(lab: Lab) -> Traits:
-    del lab
+    medium = lab.section(MEDIUM, MediumSettings)
+    if medium.has_dac_bits:
+        raise HardwareError(
+            "medium.dac_bits is given, and a Pluto has a converter of its own, of 12 bits: rounding twice is not "
+            "accounted for. Remove dac_bits, or use the backend loopback"
+        )
     return Traits(CAPABILITIES, simulated_air=True, virtual_time=False, jammer_noise=JammerNoise.SYSTEM, exclusive=None)
 
 

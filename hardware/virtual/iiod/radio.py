@@ -10,7 +10,8 @@ from hardware.lab.model import LabRadio
 from hardware.radio.settings import RadioSettings
 from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
 from hardware.virtual.iiod.chip.dds import Dds
-from hardware.virtual.iiod.chip.registers import OVERFLOW, UNDERFLOW, Registers
+from hardware.virtual.iiod.chip.gain_control import GainControl, settled_db
+from hardware.virtual.iiod.chip.registers import CORE_VERSION, OVERFLOW, RX_CORE, TX_CORE, UNDERFLOW, Registers
 from hardware.virtual.iiod.chip.transceiver import Transceiver
 from hardware.virtual.iiod.chip.words import Words, looped_words, rx_words
 from hardware.virtual.shared_time import Samples
@@ -29,10 +30,11 @@ class VirtualRadio:
     def __init__(self, radio: LabRadio, lock: threading.Lock) -> None:
         self.name = radio.name
         self.lock = lock
-        self.chip = Transceiver.booted(radio.settings)
+        self.chip = Transceiver()
+        self.gain_control = GainControl()
         self.dds = Dds()
-        self.rx_registers = Registers()
-        self.tx_registers = Registers()
+        self.rx_registers = Registers({CORE_VERSION: RX_CORE})
+        self.tx_registers = Registers({CORE_VERSION: TX_CORE})
         self.tx: TxBuffer | CyclicTxBuffer | None = None
         self.rx: list[RxBuffer] = []
         self.rx_blocks = DEFAULT_BLOCKS
@@ -90,6 +92,10 @@ class VirtualRadio:
             yield self.tx.ready
         for buffer in self.rx:
             yield buffer.missing
+        if self.rx and self.chip.receives:
+            due = self.gain_control.due_samples(self.chip.gain_mode, self.rate_hz)
+            if due:
+                yield due
 
     def send(self, count: int) -> Samples | None:
         """See `Antenna.send`. Too few samples in a queue leave it dry."""
@@ -130,6 +136,9 @@ class VirtualRadio:
     def receive(self, heard: Samples, sent: Samples | None) -> None:
         """See `Antenna.receive`."""
         words = self._words(heard, sent)
+        if self.chip.receives:
+            step_db = self.gain_control.step_db(self.chip.gain_mode, words, self.rate_hz)
+            self.chip.change_rx_gain(step_db)
         self.streamed_samples += heard.size
         lost = sum(buffer.put(words) for buffer in self.rx)
         if lost:
@@ -149,6 +158,14 @@ class VirtualRadio:
         values = samples[:1024].view(np.float32)
         power = float(np.mean(values * values)) * 2.0
         self._heard_power = power / db_to_power_ratio(self.chip.rx_gain_db)
+
+    def settle(self, power: float) -> None:
+        """Take `power` at the antenna for what it has been hearing, where no stream says what it hears."""
+        if self.rx:
+            return
+        self._heard_power = power if self.chip.receives else 0.0
+        chip = self.chip
+        chip.rx_gain_db = settled_db(chip.gain_mode, chip.rx_gain_db, self._heard_power, chip.rx_gains_db)
 
     def rssi_db(self) -> float:
         """Power at the antenna in dB below full scale at 0 dB of gain, in steps of a quarter."""

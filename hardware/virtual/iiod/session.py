@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from hardware.virtual.iiod.all_attributes import all_values, text_of, value_of, write_all
 from hardware.virtual.iiod.attributes import Attribute, Device
 from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
 from hardware.virtual.iiod.chip.words import tx_samples
@@ -163,16 +164,27 @@ class Session:
             return device.channel(words[2], kind == "OUTPUT").attribute(words[3])
         raise invalid(f"{' '.join(words)!r} names no attribute")
 
+    def _all_attributes(self, words: list[str]) -> Sequence[Attribute] | None:
+        """What "DEVICE", "DEVICE DEBUG|BUFFER", "DEVICE INPUT|OUTPUT CHANNEL" name; None where it is one attribute."""
+        if not words:
+            raise invalid("expected a device")
+        device = self._device(words[0])
+        kind = words[1].upper() if len(words) > 1 else ""
+        if len(words) == 1 or (len(words) == 2 and kind in {"DEBUG", "BUFFER"}):
+            return list(device.kinds[kind].values())
+        if len(words) == 3 and kind in {"INPUT", "OUTPUT"}:
+            return device.channel(words[2], kind == "OUTPUT").attributes
+        return None
+
     def _read(self, words: list[str]) -> None:
-        attribute = self._attribute(words)
+        together = self._all_attributes(words)
+        attribute = self._attribute(words) if together is None else None
         with self._lab.turn():
-            value = attribute.get()
-        # The kernel's line feed arrives as a NUL, and the length counts it.
-        data = value.encode() + b"\0"
+            data = value_of(attribute) if attribute is not None else all_values(together or ())
         self._connection.send(b"%d\n%s\n" % (len(data), data))
 
     def _write(self, words: list[str]) -> None:
-        if len(words) < 3:
+        if len(words) < 2:
             raise invalid("expected a device, an attribute and a length")
         length = _number(words[-1])
         if length > LONGEST_VALUE:
@@ -181,10 +193,13 @@ class Session:
             raise ClosedError
         value = bytearray(length)
         self._connection.fill(memoryview(value))
-        attribute = self._attribute(words[:-1])
-        text = value.split(b"\0", 1)[0].decode("ascii", "replace")
+        together = self._all_attributes(words[:-1])
+        attribute = self._attribute(words[:-1]) if together is None else None
         with self._lab.turn():
-            attribute.set(text)
+            if attribute is not None:
+                attribute.set(text_of(value))
+            else:
+                write_all(together or (), bytes(value))
         self._reply(length)
 
     def _set(self, words: list[str]) -> None:

@@ -3,7 +3,12 @@
 import errno
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
+
+from hardware.air.settings import SECTION as MEDIUM
+from hardware.air.settings import medium_of
 from hardware.lab.model import Lab
 from hardware.virtual.antennas import Antennas
 from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
@@ -24,9 +29,26 @@ class VirtualLab(Antennas[VirtualRadio]):
     """See `Antennas`."""
 
     def __init__(self, lab: Lab, seed: int, paced: bool) -> None:
-        super().__init__(lab, seed, paced, VirtualRadio)
+        # A lab of another backend may have other converters: these radios are Plutos, and round as such.
+        sections = {**lab.sections, MEDIUM: medium_of(lab).without_dac_bits()}
+        super().__init__(replace(lab, sections=sections), seed, paced, VirtualRadio)
         self.closed_one = threading.Condition(self.lock)
         self._bytes = 0
+
+    def settle(self, radio: VirtualRadio) -> None:
+        """Let a radio without a receive stream know what its antenna hears at this moment."""
+        if not radio.rx:
+            radio.settle(self._power_at(radio))
+
+    def _power_at(self, radio: VirtualRadio) -> float:
+        """Mean |x|^2 of noise and of what all others send now, before the receiver's gain."""
+        medium = self.medium_of(radio)
+        power = medium.front_end(radio.name).noise_var_complex
+        for sender in self.radios.values():
+            if medium.reaches(sender.name, radio.name):
+                gain = float(np.sum(np.abs(medium.taps(sender.name, radio.name)) ** 2))
+                power += gain * sender.tx_power()
+        return power
 
     def take(self, radio: VirtualRadio, buffer: RxBuffer, most_bytes: int) -> memoryview:
         """The next bytes of a receive buffer that is ready. That time advances into its room is put off."""

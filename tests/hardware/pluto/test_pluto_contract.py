@@ -43,5 +43,5 @@ class TestPlutoInHarshAir(RadioContract):
             "iq_image_db": -35.0,
             "dc_offset_dbfs": -50.0,
         }
-        with pair_of(lab_of(dac_bits=12, **harsh), 5e-3) as pair:
+        with pair_of(lab_of(**harsh), 5e-3) as pair:
             yield pair

@@ -1,6 +1,7 @@
 """The parts of the Pluto backend that need no radio: gain split, converters, wall clock, lab files."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -111,6 +112,16 @@ def test_the_section_for_plutos() -> None:
 def test_a_lab_without_addresses_says_how_to_find_them() -> None:
     with pytest.raises(LabFileError, match="'receiver' has no address: run `airdp radios`"), open_lab(lab_of(), 1):
         pytest.fail("it must not open")
+
+
+@pytest.mark.parametrize("medium", [{"dac_bits": 12}, {"radio": {"client-1": {"dac_bits": 12}}}])
+def test_a_converter_besides_that_of_an_emulated_pluto_is_refused(medium: dict[str, Any]) -> None:
+    tables = find_lab("pluto-virtual").to_tables()
+    tables["medium"].update(medium)
+    with pytest.raises(LabFileError, match=r"medium\.dac_bits is given, and a Pluto has a converter of its own"):
+        parse_lab(tables)
+    tables["lab"]["backend"] = "loopback"
+    parse_lab(tables)
 
 
 def test_a_lab_of_plutos_that_cannot_be() -> None:

@@ -12,12 +12,14 @@ from hardware.pluto.context import PlutoContext
 from hardware.pluto.radio import PlutoRadio
 from hardware.radio.errors import (
     AlignmentError,
+    CapabilityError,
     HardwareError,
     RxOverflowError,
     SettingsMismatchError,
     TxUnderflowError,
 )
 from hardware.radio.settings import Limits
+from hardware.virtual.iiod.emulator import Emulator
 from tests.hardware.plutos import BLOCK, configured, lab_of, lose_received, lose_sent, pluto, plutos, radio_at
 from tests.hardware.radio_contract import arrival, waveform
 
@@ -97,6 +99,60 @@ def test_what_somebody_else_changed_is_set_again() -> None:
             radio.configure(replace(opened.lab.ps.settings, rx_gain_db=7.0))
             assert radio.context.read("voltage0", attribute, output=False) != wrong
             assert radio.settings.rx_gain_db == 7.0
+
+
+@pytest.mark.parametrize("name", ["receiver", "sender"])
+def test_a_radio_that_another_program_left_switched_off_is_switched_on(name: str) -> None:
+    """SoapySDR's module for Plutos leaves both oscillators down when it closes; others leave the chip asleep."""
+    with plutos(lab_of()) as opened:
+        context = pluto(opened, name).context
+        context.write_device("ensm_mode", "sleep")
+        for channel in ("altvoltage0", "altvoltage1"):
+            context.write(channel, "powerdown", "1", output=True)
+        configured(opened)
+        opened.ready()
+        assert context.read_device("ensm_mode") == "fdd"
+        assert [context.read(f"altvoltage{lo}", "powerdown", output=True) for lo in (0, 1)] == ["0", "0"]
+        burst = np.full(500, 0.5, np.complex64)
+        assert np.abs(heard(opened, burst).samples).max() > 0.4
+
+
+@pytest.mark.parametrize(
+    ("stuck", "said"),
+    [
+        ("ensm_mode", "ensm_mode was set to fdd and reads back as alert"),
+        ("altvoltage0", "powerdown of the receive LO was set to 0 and reads back as 1"),
+        ("altvoltage1", "powerdown of the transmit LO was set to 0 and reads back as 1"),
+    ],
+)
+def test_a_radio_that_stays_switched_off_is_a_mismatch(monkeypatch: pytest.MonkeyPatch, stuck: str, said: str) -> None:
+    with plutos(lab_of()) as opened:
+        radio = pluto(opened, "sender")
+        if stuck == "ensm_mode":
+            radio.context.write_device("ensm_mode", "alert")
+            monkeypatch.setattr(PlutoContext, "write_device", lambda *_: None)
+        else:
+            radio.context.write(stuck, "powerdown", "1", output=True)
+            written = PlutoContext.write
+
+            def forgetful(self: PlutoContext, channel: str, attribute: str, value: str, *, output: bool) -> None:
+                if (channel, attribute) != (stuck, "powerdown"):
+                    written(self, channel, attribute, value, output=output)
+
+            monkeypatch.setattr(PlutoContext, "write", forgetful)
+        with pytest.raises(SettingsMismatchError, match=said):
+            radio.configure(opened.lab.ps.settings)
+        assert radio.parked
+
+
+def test_a_gain_that_the_frequency_does_not_have_is_refused() -> None:
+    """The table of gains above 4 GHz ends at 62 dB."""
+    lab = lab_of()
+    wanted = replace(lab.ps.settings, rx_center_hz=5.8e9, tx_center_hz=5.8e9, rx_gain_db=70.0)
+    with Emulator(lab, seed=1) as emulator:
+        radio = PlutoRadio("far", emulator.uris["receiver"], Limits((5.7e9, 5.9e9), 0.0), receives=True)
+        with radio, pytest.raises(CapabilityError, match=r"at 5800 MHz this radio does -10 to 62 dB"):
+            radio.configure(wanted)
 
 
 def test_a_setting_that_does_not_stay_is_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from rich.console import Console
 
 from fl.cli.labs.emulate import status_table
 from fl.cli.main import main
+from hardware.lab.file import find_lab
+from hardware.pluto.connect import connect_plutos
 from hardware.radio.errors import HardwareError
 from hardware.virtual.iiod.emulator import Emulator
 from hardware.virtual.process import emulator_process
@@ -48,7 +51,7 @@ def test_the_module_says_where_it_listens_and_ends_on_a_signal() -> None:
         uris = json.loads(process.stdout.readline())["uris"]
         assert next(iter(uris)) == "ps"
         with RawClient(uris["jammer"]) as client:
-            assert client.read("ad9361-phy INPUT voltage0 sampling_frequency") == "5000000"
+            assert client.read("ad9361-phy INPUT voltage0 sampling_frequency") == "30720000"
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
     assert not listens(uris["ps"])
@@ -97,6 +100,32 @@ def test_a_process_that_cannot_start_says_why(backend: str, port: int | None, re
         pass
 
 
+def test_a_process_that_is_killed_before_it_answers_is_named_as_such(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with (
+        pytest.raises(HardwareError, match=r"did not start: it was killed by SIGKILL"),
+        emulator_process("pluto-virtual", make_lab(), seed=1),
+    ):
+        pass
+
+
+def test_a_process_that_is_killed_later_is_named_by_who_needs_it() -> None:
+    lab = find_lab("pluto-virtual")
+    with (
+        pytest.raises(HardwareError, match=r"the emulator of .*pluto-virtual.* was killed by SIGKILL: its radios are gone"),
+        emulator_process("pluto-virtual", lab, seed=1) as served,
+        ExitStack() as stack,
+    ):
+        radios = connect_plutos(lab, served.uris, stack)
+        os.kill(served.pid, signal.SIGKILL)
+        radios["ps"].configure(lab.ps.settings)
+
+
 def test_the_command_for_machines_ends_on_sigterm_as_every_command() -> None:
     with subprocess.Popen(
         [*COMMAND, "loopback", "--json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -142,15 +171,15 @@ def test_the_command_refuses_in_one_line(arguments: list[str], reason: str, caps
 def test_the_live_table_tells_what_each_radio_does() -> None:
     with Emulator(make_lab(1), seed=1) as emulator, RawClient(emulator.uris["ps"]) as client:
         before = emulator.status()
-        client.open_rx(1000)
-        client.read_words(6000)
+        client.open_rx(10_000)
+        client.read_words(60_000)
         console = Console(width=80, file=io.StringIO(), force_terminal=False)
         console.print(status_table(before, emulator.status(), 0.01, 0.0))
     assert isinstance(console.file, io.StringIO)
     rows = [line.replace("│", " ").split() for line in console.file.getvalue().splitlines() if "│" in line]
     # Ten blocks in a hundredth of a second; four of them wait to be read.
     assert rows == [
-        ["ps", "1", "1", "+", "0", "1.00", "0", "0", "0.003"],
+        ["ps", "1", "1", "+", "0", "10.00", "0", "0", "0.003"],
         ["client-1", "0", "0", "+", "0", "0.00", "0", "0", "0.003"],
     ]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.virtual.iiod.attributes import decimal, flag, whole
+from hardware.virtual.iiod.attributes import decimal, flag
 from hardware.virtual.iiod.chip.words import TX_CONVERTER_FULL_SCALE
 
 TONES = ("TX1_I_F1", "TX1_I_F2", "TX1_Q_F1", "TX1_Q_F2")
@@ -29,9 +29,11 @@ class Tone:
 
 @dataclass
 class Dds:
-    """The four generators."""
+    """The four generators. They begin switched on at scale zero, I a quarter of a turn ahead, as in a Pluto's dump."""
 
-    tones: tuple[Tone, ...] = field(default_factory=lambda: tuple(Tone() for _ in TONES))
+    tones: tuple[Tone, ...] = field(
+        default_factory=lambda: tuple(Tone(phase=_TURN // 4 if "_I_" in name else 0, on=True) for name in TONES)
+    )
 
     @property
     def on(self) -> bool:
@@ -40,7 +42,8 @@ class Dds:
 
     def set_frequency(self, tone: Tone, value: str, rate_hz: int) -> None:
         """In Hz."""
-        frequency_hz = whole(value, (0, rate_hz // 2))
+        # The kernel parses decimals of it and takes the whole part (cf_axi_dds_write_raw).
+        frequency_hz = int(decimal(value, (0, rate_hz // 2)))
         tone.increment = round(frequency_hz * _TURN / rate_hz)
 
     def frequency_hz(self, tone: Tone, rate_hz: int) -> int:

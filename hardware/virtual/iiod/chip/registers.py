@@ -10,6 +10,15 @@ from hardware.virtual.iiod.attributes import Attribute
 from hardware.virtual.iiod.refusal import invalid
 
 STATUS = 0x80000088
+CORE_VERSION = 0x80000000
+"""Of a core: major, minor and patch letter."""
+RX_CORE = 0x000A0062
+"""axi_ad9361, 10.0.b."""
+TX_CORE = 0x00090162
+"""Its transmit side, 9.1.b, as in a Pluto's dump."""
+PRODUCT_ID = 0x037
+AD9361_REVISION_2 = 0x0A
+"""What the kernel's driver looks for: product 1 in bits 7 to 3, revision 2 in bits 2 to 0."""
 UNDERFLOW = 1 << 0
 OVERFLOW = 1 << 2
 _NUMBER = r"(0[xX][0-9a-fA-F]{1,8}|\d{1,10})"

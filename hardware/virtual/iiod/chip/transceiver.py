@@ -4,23 +4,23 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hardware.radio.settings import RadioSettings
 from hardware.virtual.iiod.attributes import choice, decimal, flag, whole
+from hardware.virtual.iiod.chip.gain_control import MANUAL, MODES, SLOW, gain_range_db, moved_to
 from hardware.virtual.iiod.refusal import invalid
 
 LO_HZ = (70_000_000, 6_000_000_000)
 """The firmware's wide range, which the lab's radios are assumed to have; a stock Pluto says 325 MHz to 3.8 GHz."""
 RX_BANDWIDTH_HZ = (200_000, 56_000_000)
 TX_BANDWIDTH_HZ = (200_000, 40_000_000)
-RX_GAIN_DB = (-3.0, 71.0)
 TX_GAIN_DB = (-89.75, 0.0)
 LOWEST_RATE_HZ = 2_083_333
 LOWEST_RATE_WITH_FIR_HZ = 520_833
 HIGHEST_RATE_HZ = 61_440_000
-MANUAL = "manual"
+XO_HZ = 40_000_000
+"""The crystal's nominal frequency."""
 
 CHOICES: dict[str, Sequence[str]] = {
-    "gain_control_mode": (MANUAL, "fast_attack", "slow_attack", "hybrid"),
+    "gain_control_mode": MODES,
     "rx_port": ("A_BALANCED", "B_BALANCED", "C_BALANCED", "A_N", "A_P", "B_N", "B_P", "C_N", "C_P", "TX_MONITOR1"),
     "tx_port": ("A", "B"),
     "ensm_mode": ("sleep", "wait", "alert", "fdd", "pinctrl", "pinctrl_fdd_indep"),
@@ -35,22 +35,25 @@ _DAC_HIGHEST_HZ = 320_000_000
 
 @dataclass
 class Transceiver:
-    """State of one chip. Rates, frequencies and bandwidths are whole numbers of Hz, as the driver keeps them."""
+    """State of one chip. Rates, frequencies and bandwidths are whole numbers of Hz, as the driver keeps them.
 
-    rate_hz: int
-    rx_lo_hz: int
-    tx_lo_hz: int
-    rx_bandwidth_hz: int
-    tx_bandwidth_hz: int
-    rx_gain_db: float
-    tx_gain_db: float = TX_GAIN_DB[0]
+    It begins as a Pluto's device tree has it (zynq-pluto-sdr.dtsi of plutosdr-fw's Linux).
+    """
+
+    rate_hz: int = 30_720_000
+    rx_lo_hz: int = 2_400_000_000
+    tx_lo_hz: int = 2_450_000_000
+    rx_bandwidth_hz: int = 18_000_000
+    tx_bandwidth_hz: int = 18_000_000
+    rx_gain_db: float = 71.0
+    tx_gain_db: float = -10.0
     rx_fir: bool = False
     tx_fir: bool = False
     rx_lo_down: bool = False
     tx_lo_down: bool = False
     loopback: int = 0
     fir_config: str = "FIR Rx: 0,0 Tx: 0,0"
-    xo_correction_hz: int = 40_000_000
+    xo_correction_hz: int = XO_HZ
     tracking: dict[str, bool] = field(
         default_factory=lambda: dict.fromkeys(
             ("quadrature_tracking_en", "rf_dc_offset_tracking_en", "bb_dc_offset_tracking_en"), True
@@ -58,7 +61,7 @@ class Transceiver:
     )
     chosen: dict[str, str] = field(
         default_factory=lambda: {
-            "gain_control_mode": "slow_attack",
+            "gain_control_mode": SLOW,
             "rx_port": "A_BALANCED",
             "tx_port": "A",
             "ensm_mode": "fdd",
@@ -66,22 +69,6 @@ class Transceiver:
             "trx_rate_governor": "nominal",
         }
     )
-
-    @classmethod
-    def booted(cls, settings: RadioSettings) -> "Transceiver":
-        """As a lab wants it, except that it is parked: lowest transmit power, automatic gain control."""
-        rate_hz = _clamped(settings.sample_rate_hz, (LOWEST_RATE_WITH_FIR_HZ, HIGHEST_RATE_HZ))
-        fir = rate_hz < LOWEST_RATE_HZ
-        return cls(
-            rate_hz=rate_hz,
-            rx_lo_hz=_clamped(settings.rx_center_hz, LO_HZ),
-            tx_lo_hz=_clamped(settings.tx_center_hz, LO_HZ),
-            rx_bandwidth_hz=_clamped(settings.bandwidth_hz, RX_BANDWIDTH_HZ),
-            tx_bandwidth_hz=_clamped(settings.bandwidth_hz, TX_BANDWIDTH_HZ),
-            rx_gain_db=float(round(min(max(settings.rx_gain_db, RX_GAIN_DB[0]), RX_GAIN_DB[1]))),
-            rx_fir=fir,
-            tx_fir=fir,
-        )
 
     @property
     def transmits(self) -> bool:
@@ -92,6 +79,16 @@ class Transceiver:
     def receives(self) -> bool:
         """Whether samples come from the antenna."""
         return not self.rx_lo_down and self.chosen["ensm_mode"] in _ON_AIR
+
+    @property
+    def gain_mode(self) -> str:
+        """Who sets the receive gain."""
+        return self.chosen["gain_control_mode"]
+
+    @property
+    def rx_gains_db(self) -> tuple[float, float]:
+        """Lowest and highest receive gain at this frequency."""
+        return gain_range_db(self.rx_lo_hz)
 
     @property
     def lowest_rate_hz(self) -> int:
@@ -133,10 +130,21 @@ class Transceiver:
             raise invalid(f"{taps} taps: expected 16 to 128 in steps of 16")
         self.fir_config = f"FIR Rx: {taps},{factors['DEC']} Tx: {taps},{factors['INT']}"
 
+    def set_rx_lo(self, value: str) -> None:
+        """Tune the receiver; the gain may be another one in the new band."""
+        lo_hz = whole(value, LO_HZ)
+        self.rx_gain_db = moved_to(self.rx_gain_db, self.rx_lo_hz, lo_hz)
+        self.rx_lo_hz = lo_hz
+
     def set_rx_gain(self, value: str) -> None:
         """Outside manual mode the driver logs an error, changes nothing and reports success: so does this."""
-        if self.chosen["gain_control_mode"] == MANUAL:
-            self.rx_gain_db = float(round(decimal(value, RX_GAIN_DB)))
+        if self.gain_mode == MANUAL:
+            self.rx_gain_db = float(round(decimal(value, self.rx_gains_db)))
+
+    def change_rx_gain(self, step_db: float) -> None:
+        """By the chip's own control."""
+        low, high = self.rx_gains_db
+        self.rx_gain_db = min(max(self.rx_gain_db + step_db, low), high)
 
     def set_tx_gain(self, value: str) -> None:
         """To the nearest quarter of a decibel."""
@@ -169,7 +177,3 @@ class Transceiver:
             rate_hz = max(rate_hz // 2, lowest)
             rates.append(f"{name}:{rate_hz}")
         return rates
-
-
-def _clamped(value: float, bounds: tuple[int, int]) -> int:
-    return min(max(round(value), bounds[0]), bounds[1])

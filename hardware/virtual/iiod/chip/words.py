@@ -1,9 +1,9 @@
 """Words on the wire and samples in the air.
 
 Received words are 12 bits: 2048 is full scale 1.0, and what is beyond saturates at -2048 and 2047. Words to transmit
-are 16 bits: by convention 2^14 is full scale 1.0, though the converter takes twice that. Such samples go to the
-simulated front end as amplitudes above 1, which its converter (`dac_bits`) clips and an ideal one sends. The sinks of
-gr-iio take 1.0 for 2^15, which is 2.0 here.
+are 16 bits, of which the converter takes the upper 12 (axi_ad9361 of ADI's HDL, and digital loopback shows it): its
+full scale is word 2^15. By convention 2^14 is full scale 1.0, so samples in the air go up to 2.0. The sinks of gr-iio
+take 1.0 for 2^15, which is 2.0 here.
 """
 
 import numpy as np
@@ -21,6 +21,7 @@ Words = NDArray[np.int16]
 
 _RX_SCALE = np.float32(RX_FULL_SCALE_WORD)
 _TX_SCALE = np.float32(1.0 / TX_FULL_SCALE_WORD)
+_UPPER_BITS = np.int16(-16)
 
 
 def rx_words(samples: Samples) -> Words:
@@ -39,7 +40,8 @@ def looped_words(samples: Samples) -> Words:
 
 
 def tx_samples(words: Words, mask: int, out: Samples) -> None:
-    """Samples (n,) into `out` from words (n, channels); what the mask leaves out is zero."""
+    """Samples (n,) into `out` from the upper bits of words (n, channels); what the mask leaves out is zero."""
+    words = words & _UPPER_BITS
     target = out.view(np.float32).reshape(-1, 2)
     if mask == 3:
         np.multiply(words, _TX_SCALE, out=target, casting="same_kind")

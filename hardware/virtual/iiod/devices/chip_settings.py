@@ -37,6 +37,24 @@ class ChipSettings:
         """One of `transceiver.CHOICES`."""
         return lambda: self.chip.chosen[name], self.then_tune(partial(self.chip.set_choice, name))
 
+    def gain_mode(self) -> Access:
+        """Who sets the receive gain; a change begins anew with measuring."""
+
+        def write(value: str) -> None:
+            self.chip.set_choice("gain_control_mode", value)
+            self.radio.gain_control.restart()
+
+        return lambda: self.chip.gain_mode, self.then_tune(write)
+
+    def settled(self, read: Read) -> Read:
+        """`read`, of what depends on the power at the antenna."""
+
+        def looked() -> str:
+            self.lab.settle(self.radio)
+            return read()
+
+        return looked
+
     def integer(self, name: str, bounds: tuple[int, int]) -> Access:
         """A whole number, which must be written as such."""
         return self._number(name, lambda value: whole(value, bounds))
@@ -50,6 +68,10 @@ class ChipSettings:
             lambda: str(getattr(self.chip, name)),
             self.then_tune(lambda value: setattr(self.chip, name, parse(value))),
         )
+
+    def rx_lo(self) -> Access:
+        """Carrier of the receiver."""
+        return lambda: str(self.chip.rx_lo_hz), self.then_tune(self.chip.set_rx_lo)
 
     def switch(self, name: str) -> Access:
         """0 or 1."""

@@ -15,9 +15,9 @@ from functools import partial
 
 from hardware.virtual.iiod.attributes import Attribute, Channel, Device, Entry, Read, named, span, whole
 from hardware.virtual.iiod.chip import transceiver
-from hardware.virtual.iiod.chip.registers import Registers
+from hardware.virtual.iiod.chip.registers import AD9361_REVISION_2, PRODUCT_ID, Registers
 from hardware.virtual.iiod.chip.transceiver import CHOICES
-from hardware.virtual.iiod.devices.chip_settings import ChipSettings
+from hardware.virtual.iiod.devices.chip_settings import Access, ChipSettings
 from hardware.virtual.iiod.radio import VirtualRadio
 from hardware.virtual.iiod.refusal import RefusalError
 from hardware.virtual.iiod.virtual_lab import VirtualLab
@@ -37,23 +37,23 @@ def phy_device(lab: VirtualLab, radio: VirtualRadio) -> Device:
 
 def _channels(settings: ChipSettings) -> list[Channel]:
     return [
-        _oscillator(settings, "altvoltage1", "TX_LO", "tx_lo"),
+        _oscillator(settings, "altvoltage1", "TX_LO", "tx_lo", settings.integer("tx_lo_hz", transceiver.LO_HZ)),
         _receive_channel(settings),
-        _oscillator(settings, "altvoltage0", "RX_LO", "rx_lo"),
+        _oscillator(settings, "altvoltage0", "RX_LO", "rx_lo", settings.rx_lo()),
         Channel("temp0", False, named("in_temp0", [("input", lambda: str(_TEMPERATURE_MILLIDEGREES), None)])),
         _transmit_channel(settings),
         Channel("out", False, named("in_out", [("voltage_filter_fir_en", *settings.fir(rx=True, tx=True))])),
     ]
 
 
-def _oscillator(settings: ChipSettings, channel: str, name: str, setting: str) -> Channel:
+def _oscillator(settings: ChipSettings, channel: str, name: str, setting: str, frequency: Access) -> Channel:
     entries: list[Entry] = [
         ("external", lambda: "0", None),
         ("fastlock_load", lambda: "0", None),
         ("fastlock_recall", partial(_refuse, errno.EINVAL), None),
         ("fastlock_save", lambda: "0 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0", None),
         ("fastlock_store", None, None),
-        ("frequency", *settings.integer(f"{setting}_hz", transceiver.LO_HZ)),
+        ("frequency", *frequency),
         ("frequency_available", _in_ones(transceiver.LO_HZ), None),
         ("powerdown", *settings.switch(f"{setting}_down")),
     ]
@@ -63,11 +63,15 @@ def _oscillator(settings: ChipSettings, channel: str, name: str, setting: str) -
 def _receive_channel(settings: ChipSettings) -> Channel:
     chip, radio = settings.chip, settings.radio
     own: list[Entry] = [
-        ("gain_control_mode", *settings.choice("gain_control_mode")),
-        ("hardwaregain", lambda: f"{chip.rx_gain_db:.6f} dB", settings.then_tune(chip.set_rx_gain)),
-        ("hardwaregain_available", _in_ones(transceiver.RX_GAIN_DB), None),
+        ("gain_control_mode", *settings.gain_mode()),
+        (
+            "hardwaregain",
+            settings.settled(lambda: f"{chip.rx_gain_db:.6f} dB"),
+            settings.then_tune(chip.set_rx_gain),
+        ),
+        ("hardwaregain_available", lambda: "[{:.0f} 1 {:.0f}]".format(*chip.rx_gains_db), None),
         ("rf_port_select", *settings.choice("rx_port")),
-        ("rssi", lambda: f"{radio.rssi_db():.2f} dB", None),
+        ("rssi", settings.settled(lambda: f"{radio.rssi_db():.2f} dB"), None),
     ]
     shared: list[Entry] = [
         _tracking(settings, "bb_dc_offset_tracking_en"),
@@ -169,8 +173,7 @@ def _debug_attributes(lab: VirtualLab, radio: VirtualRadio) -> list[Attribute]:
     def pending_rx_drops() -> str:
         return str(max((buffer.drops for buffer in radio.rx), default=radio.pending_rx_drops))
 
-    # The chip's own product number.
-    registers = Registers({0x037: 0x0A})
+    registers = Registers({PRODUCT_ID: AD9361_REVISION_2})
     return [
         registers.attribute(),
         Attribute(

@@ -159,12 +159,33 @@ def as_words(samples: Samples | NDArray[np.complex128]) -> Words:
     return np.rint(values * 16384).astype(np.int16).reshape(-1, 2)
 
 
+def on_levels(samples: NDArray[np.complex128]) -> Samples:
+    """Rounded to the levels of a converter that takes the twelve upper bits of a word."""
+    values = np.ascontiguousarray(samples, np.complex64).view(np.float32)
+    return (np.rint(values * 1024) / np.float32(1024)).view(np.complex64)
+
+
 class Bench:
     """A running emulator and connections to it. Transmitters are at full power, receivers in manual gain mode."""
 
     def __init__(self, emulator: Emulator, stack: ExitStack) -> None:
         self.emulator = emulator
         self._stack = stack
+
+    def tune(self, lab: Lab) -> None:
+        """Set every radio to what the lab says, which none is after boot, and park it."""
+        for radio in lab.radios:
+            with RawClient(self.emulator.uris[radio.name]) as client:
+                settings = radio.settings
+                client.set(f"{PHY} INPUT voltage0 gain_control_mode", "manual")
+                client.set(f"{PHY} {RX_LO} frequency", round(settings.rx_center_hz))
+                client.set(f"{PHY} {TX_LO} frequency", round(settings.tx_center_hz))
+                client.set(f"{PHY} INPUT out voltage_filter_fir_en", int(settings.sample_rate_hz < 2_083_333))
+                client.set(f"{PHY} INPUT voltage0 sampling_frequency", round(settings.sample_rate_hz))
+                client.set(f"{PHY} INPUT voltage0 rf_bandwidth", round(settings.bandwidth_hz))
+                client.set(f"{PHY} OUTPUT voltage0 rf_bandwidth", round(settings.bandwidth_hz))
+                client.set(f"{PHY} INPUT voltage0 hardwaregain", round(settings.rx_gain_db))
+                client.set(f"{PHY} OUTPUT voltage0 hardwaregain", -89.75)
 
     def connect(self, radio: str) -> RawClient:
         return self._stack.enter_context(RawClient(self.emulator.uris[radio]))
@@ -184,12 +205,16 @@ class Bench:
 
 
 @contextmanager
-def bench(lab: Lab | None = None, *, seed: int = 1, paced: bool = False) -> Iterator[Bench]:
-    """An emulator of `lab`."""
+def bench(lab: Lab | None = None, *, seed: int = 1, paced: bool = False, tuned: bool = True) -> Iterator[Bench]:
+    """An emulator of `lab`, its radios tuned as that says, or as they have booted."""
     with ExitStack() as stack:
-        emulator = stack.enter_context(Emulator(lab or make_lab(), seed=seed, paced=paced))
-        yield Bench(emulator, stack)
+        lab = lab or make_lab()
+        running = Bench(stack.enter_context(Emulator(lab, seed=seed, paced=paced)), stack)
+        if tuned:
+            running.tune(lab)
+        yield running
 
 
 def tone(count: int, cycles_per_sample: float, amplitude: float = 0.5) -> Samples:
-    return np.asarray(amplitude * np.exp(2j * np.pi * cycles_per_sample * np.arange(count)), np.complex64)
+    """On the converter's levels, so that it arrives as it is."""
+    return on_levels(amplitude * np.exp(2j * np.pi * cycles_per_sample * np.arange(count)))

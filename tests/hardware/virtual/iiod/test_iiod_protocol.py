@@ -99,17 +99,61 @@ class TestContext:
 
 
 class TestAttributes:
-    def test_the_radio_starts_parked_with_the_settings_of_the_lab(self) -> None:
-        with bench() as running:
+    def test_the_radio_boots_as_a_pluto_does(self) -> None:
+        """Oracle: the device tree zynq-pluto-sdr.dtsi of plutosdr-fw, and a Pluto's dump for tones and registers."""
+        with bench(tuned=False) as running:
             client = running.connect("client-2")
-            assert client.read(f"{PHY} INPUT voltage0 sampling_frequency") == "4000000"
-            assert client.read(f"{PHY} {RX_LO} frequency") == "2450000000"
-            assert client.read(f"{PHY} {TX_LO} frequency") == "2450000000"
-            assert client.read(f"{PHY} INPUT voltage0 rf_bandwidth") == "4000000"
-            assert client.read(f"{PHY} OUTPUT voltage0 hardwaregain") == "-89.750000 dB"
-            assert client.read(f"{PHY} INPUT voltage0 gain_control_mode") == "slow_attack"
-            assert client.read(f"{PHY} INPUT voltage0 hardwaregain") == "0.000000 dB"
+            said = {
+                "INPUT voltage0 sampling_frequency": "30720000",
+                f"{RX_LO} frequency": "2400000000",
+                f"{TX_LO} frequency": "2450000000",
+                f"{RX_LO} powerdown": "0",
+                f"{TX_LO} powerdown": "0",
+                "INPUT voltage0 rf_bandwidth": "18000000",
+                "OUTPUT voltage0 rf_bandwidth": "18000000",
+                "OUTPUT voltage0 hardwaregain": "-10.000000 dB",
+                "INPUT voltage0 gain_control_mode": "slow_attack",
+                "INPUT voltage0 hardwaregain": "71.000000 dB",
+                "ensm_mode": "fdd",
+                "DEBUG loopback": "0",
+            }
+            assert {path: client.read(f"{PHY} {path}") for path in said} == said
+            tones = [
+                [client.read(f"{TX} OUTPUT altvoltage{tone} {name}") for name in ("raw", "scale", "phase")]
+                for tone in range(4)
+            ]
+            assert tones == [["1", "0.000000", phase] for phase in ("90000", "90000", "0", "0")]
             assert client.debug("airdp_tx_power") == "0"
+
+    @pytest.mark.parametrize(
+        ("device", "register", "value"),
+        [(TX, "0x80000000", "0x90162"), (RX, "0x80000000", "0xA0062"), (PHY, "0x37", "0xA")],
+    )
+    def test_registers_tell_versions(self, device: str, register: str, value: str) -> None:
+        """The transmit core's is in a Pluto's dump, the chip's is what the kernel's driver looks for."""
+        with bench() as running:
+            client = running.connect("ps")
+            client.set(f"{device} DEBUG direct_reg_access", register)
+            assert client.read(f"{device} DEBUG direct_reg_access") == value
+
+    def test_gains_follow_the_frequency(self) -> None:
+        """Ranges of the three gain tables of the kernel's driver; tuning keeps the index, so the gain in dB moves."""
+        with bench() as running:
+            client = running.connect("ps")
+            gain = f"{PHY} INPUT voltage0 hardwaregain"
+            client.set(gain, 40)
+            said = []
+            for lo_hz in (1_300_000_000, 1_300_000_001, 4_000_000_000, 4_000_000_001, 2_400_000_000):
+                client.set(f"{PHY} {RX_LO} frequency", lo_hz)
+                said.append((client.read(f"{gain}_available"), float(client.read(gain).split()[0])))
+            low, middle, high = ("[-1 1 73]", 42.0), ("[-3 1 71]", 40.0), ("[-10 1 62]", 31.0)
+            assert said == [low, middle, middle, high, middle]
+            client.set(f"{PHY} {RX_LO} frequency", 5_800_000_000)
+            client.set(gain, -10)
+            assert client.write(gain, "63") == -errno.EINVAL
+            client.set(f"{PHY} {RX_LO} frequency", 900_000_000)
+            client.set(gain, 73)
+            assert client.write(gain, "-2") == -errno.EINVAL
 
     @pytest.mark.parametrize(
         ("path", "good", "read_back"),
@@ -217,6 +261,7 @@ class TestAttributes:
         with bench() as running:
             client = running.connect("ps")
             gain = f"{PHY} INPUT voltage0 hardwaregain"
+            client.set(f"{PHY} INPUT voltage0 gain_control_mode", "hybrid")
             client.set(gain, "30")
             assert client.read(gain) == "0.000000 dB"
             client.set(f"{PHY} INPUT voltage0 gain_control_mode", "manual")

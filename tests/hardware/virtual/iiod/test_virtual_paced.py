@@ -17,6 +17,7 @@ from tests.hardware.virtual.iiod.raw_client import (
     as_words,
     bench,
     make_lab,
+    on_levels,
     tone,
 )
 
@@ -96,7 +97,7 @@ def test_a_transmitter_in_time_is_heard_without_a_gap(running: Bench) -> None:
     receiver.done(f"SET {RX} BUFFERS_COUNT 64")
     receiver.open_rx(20_000)
     sender.open_tx(100_000)
-    wave = as_words(np.random.default_rng(1).uniform(-0.5, 0.5, 100_000) + 0.25j)
+    wave = as_words(on_levels(np.random.default_rng(1).uniform(-0.5, 0.5, 100_000) + 0.25j))
     assert sender.write_words(wave) == wave.nbytes
     parts = [receiver.read_words(20_000)]
     # Until it is silent again after the wave.

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from hardware.lab.file import find_lab
-from hardware.virtual.iiod.emulator import Emulator
 from hardware.virtual.process import emulator_process
-from tests.hardware.virtual.iiod.raw_client import make_lab, tone
+from tests.hardware.virtual.iiod.raw_client import bench, make_lab, tone
 
 # pyadi-iio raises an AttributeError at import where the C library is missing.
 pytestmark = pytest.mark.skipif(
@@ -37,8 +36,8 @@ def pluto(uri: str) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def uris() -> Iterator[dict[str, str]]:
-    with Emulator(make_lab(2), seed=1) as emulator:
-        yield emulator.uris
+    with bench(make_lab(2)) as running:
+        yield running.emulator.uris
 
 
 def test_settings_are_written_and_read_back(uris: dict[str, str]) -> None:
@@ -136,6 +135,8 @@ def test_tones_of_the_core(uris: dict[str, str]) -> None:
 
 def test_a_pluto_in_another_process() -> None:
     with emulator_process("pluto-virtual", find_lab("loopback"), seed=2) as server, pluto(server.uris["ps"]) as radio:
+        radio.gain_control_mode_chan0 = "manual"
+        radio.rx_hardwaregain_chan0 = 0
         radio.rx_buffer_size = 2048
         heard = radio.rx()
         assert heard.size == 2048

@@ -11,6 +11,7 @@ from hardware.lab.model import Lab
 from hardware.virtual.iiod.radio import VirtualRadio
 from hardware.virtual.shared_time import SharedTime
 from tests.hardware.virtual.iiod.raw_client import (
+    CENTER_HZ,
     OVERFLOW,
     PHY,
     RATE_HZ,
@@ -25,6 +26,7 @@ from tests.hardware.virtual.iiod.raw_client import (
     as_words,
     bench,
     make_lab,
+    on_levels,
     tone,
 )
 
@@ -37,7 +39,6 @@ HARSH = {
     "noise_var_complex": 1e-5,
     "iq_image_db": -40.0,
     "phase_noise_rad_per_sqrt_sample": 1e-4,
-    "dac_bits": 12,
     "pa_saturation": 1.5,
 }
 
@@ -56,7 +57,7 @@ def peak(samples: Samples) -> float:
 
 def noise_like(count: int, seed: int, amplitude: float = 0.1) -> Samples:
     values = np.random.default_rng(seed).standard_normal((count, 2), np.float32) * np.float32(amplitude)
-    return values.view(np.complex64).reshape(-1)
+    return on_levels(values.view(np.complex64).reshape(-1))
 
 
 class TestLevels:
@@ -97,7 +98,7 @@ class TestLevels:
             sender, receiver = running.sender(500), running.receiver(500)
             assert sender.write_words(words) == words.nbytes
             heard = receiver.read_samples(500)
-        assert np.abs(heard - (1 + 1j) * 30_000 / 16384 * 10 ** (-12 / 20)).max() < LSB
+        assert np.abs(heard - (1 + 1j) * (30_000 & -16) / 16384 * 10 ** (-12 / 20)).max() < LSB
 
     def test_rssi_is_the_power_at_the_antenna_below_full_scale(self) -> None:
         with bench() as running:
@@ -542,8 +543,11 @@ def through_the_air(lab: Lab, waves: dict[str, Samples], count: int) -> Samples:
     lock = threading.Lock()
     for radio in lab.radios:
         virtual = VirtualRadio(radio, lock)
-        virtual.chip.tx_gain_db = 0.0
-        virtual.chip.tx_lo_hz += 1000 if radio.name == "client-2" else 0
+        chip = virtual.chip
+        chip.rate_hz = chip.rx_bandwidth_hz = int(RATE_HZ)
+        chip.tx_gain_db = chip.rx_gain_db = 0.0
+        chip.rx_lo_hz = chip.tx_lo_hz = int(CENTER_HZ)
+        chip.tx_lo_hz += 1000 if radio.name == "client-2" else 0
         medium.tune(radio.name, virtual.settings())
     medium.set_receiving("ps", receives=True)
     for name, wave in waves.items():
