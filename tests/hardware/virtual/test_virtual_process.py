@@ -116,14 +116,15 @@ def test_a_process_that_is_killed_before_it_answers_is_named_as_such(
 
 def test_a_process_that_is_killed_later_is_named_by_who_needs_it() -> None:
     lab = find_lab("pluto-virtual")
-    with (
-        pytest.raises(HardwareError, match=r"the emulator of .*pluto-virtual.* was killed by SIGKILL: its radios are gone"),
-        emulator_process("pluto-virtual", lab, seed=1) as served,
-        ExitStack() as stack,
-    ):
-        radios = connect_plutos(lab, served.uris, stack)
-        os.kill(served.pid, signal.SIGKILL)
-        radios["ps"].configure(lab.ps.settings)
+
+    def use_and_kill() -> None:
+        with emulator_process("pluto-virtual", lab, seed=1) as served, ExitStack() as stack:
+            radios = connect_plutos(lab, served.uris, stack)
+            os.kill(served.pid, signal.SIGKILL)
+            radios["ps"].configure(lab.ps.settings)
+
+    with pytest.raises(HardwareError, match=r"emulator of .*pluto-virtual.* was killed by SIGKILL: its radios are gone"):
+        use_and_kill()
 
 
 def test_the_command_for_machines_ends_on_sigterm_as_every_command() -> None:
