@@ -12,6 +12,7 @@ Two of the uniforms have 32 bits and the others eight, which is enough for them:
 In float32, x/q + d is as if x had been rounded before: to 2^-24 of itself and to `RESOLUTION` steps.
 """
 
+import math
 import os
 from collections.abc import Callable
 from enum import IntEnum
@@ -89,9 +90,10 @@ def limited(samples: NDArray[np.complex64], limit: float) -> tuple[NDArray[np.co
 
     A projection on a convex set: two signals come no further apart by it. Without one that is longer, the array itself.
     """
-    parts = np.ascontiguousarray(samples).view(np.float32)
+    from phy.compute.kernels import largest_part
+
     # No |x| is beyond the limit while both of its parts are within 1/sqrt(2) of it.
-    if parts.size == 0 or max(float(parts.max()), -float(parts.min())) <= limit * np.sqrt(0.5):
+    if largest_part(np.ascontiguousarray(samples)) <= limit * math.sqrt(0.5):
         return samples, 0
     magnitude = np.abs(samples)
     beyond = np.flatnonzero(magnitude > np.float32(limit))

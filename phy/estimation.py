@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
 
+from phy.compute.transforms import transform_of
 from phy.errors import SignalError
 from phy.numerology import Numerology
 
@@ -146,27 +146,28 @@ def delay_estimate(
     v is `entry_var`, the variance of an entry *before* denoising: noise_var_complex / sum_s |P|^2. A channel of zeros
     has an infinite standard deviation.
     """
-    size = numerology.fft_size
-    k = numerology.used_subcarriers
-    fine_size = _DELAY_OVERSAMPLING * size
-    fine = np.zeros((*channel.shape[:-1], fine_size), dtype=np.complex64)
-    fine[..., k % fine_size] = channel
-    peak = np.argmax(np.abs(scipy.fft.ifft(fine, axis=-1)), axis=-1)
-    delay = np.where(peak >= fine_size // 2, peak - fine_size, peak) / _DELAY_OVERSAMPLING
-    rate = 2.0 * np.pi * k / size
-    for _ in range(_NEWTON_STEPS):
-        terms = channel * np.exp(1j * rate * delay[..., None])
-        value, first, second = (np.sum(terms * factor, axis=-1) for factor in (1.0, 1j * rate, -(rate**2)))
-        slope = np.real(value.conj() * first)
-        curvature = np.abs(first) ** 2 + np.real(value.conj() * second)
-        # Beyond a quarter of a sample the peak was not one, or the channel is zero: then the first guess stands.
-        step = np.divide(slope, curvature, out=np.zeros_like(slope), where=curvature < 0.0)
-        delay = delay - np.clip(step, -0.25, 0.25)
+    delay, rate = strongest_delay(channel, numerology), 2.0 * np.pi * numerology.used_frequencies
     weights = np.abs(channel.astype(np.complex128)) ** 2
     total = np.maximum(weights.sum(axis=-1), np.finfo(np.float64).tiny)
     centre = np.sum(weights * rate, axis=-1) / total
     information = 2.0 * np.sum(weights * (rate - centre[..., None]) ** 2, axis=-1)
-    return DelayEstimate(np.asarray(delay), np.sqrt(_ratio(np.asarray(entry_var), information)))
+    return DelayEstimate(delay, np.sqrt(_ratio(np.asarray(entry_var), information)))
+
+
+def strongest_delay(channel: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.float64]:
+    """`DelayEstimate.delay_samples` alone, of the batch's shape."""
+    from phy.compute.kernels import climb, lay_out
+
+    fine_size, below = _DELAY_OVERSAMPLING * numerology.fft_size, numerology.negative_subcarriers
+    rows = np.ascontiguousarray(channel, np.complex64).reshape(-1, channel.shape[-1])
+    inverse = transform_of(len(rows), fine_size, forward=False, purpose=("delay", numerology.data_subcarriers))
+    lay_out(rows, np.complex64(1.0), below, inverse.source)
+    inverse(inverse.source, inverse.target)
+    peak = np.argmax(np.abs(inverse.target), axis=-1)
+    delay = np.where(peak >= fine_size // 2, peak - fine_size, peak) / _DELAY_OVERSAMPLING
+    k, size = numerology.used_subcarriers, numerology.fft_size
+    fitted = [climb(row, k, size, first, _NEWTON_STEPS) for row, first in zip(rows, delay, strict=True)]
+    return np.asarray(fitted).reshape(channel.shape[:-1])
 
 
 def _derotated(

@@ -6,7 +6,6 @@ alike. The transform is orthogonal, so norms, inner products and white Gaussian 
 secret and protects nothing.
 """
 
-import threading
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,8 +17,6 @@ from phy.numerology import Numerology
 
 # Each doubling costs another pass over the data; at 16 the norm 1/sqrt(L) is exact in binary.
 _LARGEST_ORDER = 16
-# Fresh memory costs more than the transform itself (page faults), so each thread keeps one vector of scratch.
-_scratch = threading.local()
 
 
 @dataclass(frozen=True)
@@ -79,13 +76,9 @@ class CoordinateGrid:
             raise SignalError(
                 "out", f"{out.dtype} {out.shape}", f"C-contiguous complex64 {shape}", "Allocate it with numpy.empty."
             )
-        padded = out.reshape(*batch, -1).view(np.float32)
-        padded[..., self.coordinates :] = 0.0
-        if self.seed is None:
-            padded[..., : self.coordinates] = coordinates
-        else:
-            np.multiply(coordinates, self._signs, out=padded[..., : self.coordinates])
-            _hadamard_sums(padded, self.order)
+        padded = out.reshape(-1, self.cells).view(np.float32)
+        for values, mixed in zip(np.ascontiguousarray(coordinates).reshape(-1, self.coordinates), padded, strict=True):
+            self._mix(values, mixed)
         return out
 
     def to_coordinates(self, cells: NDArray[np.complex64]) -> NDArray[np.float32]:
@@ -105,8 +98,21 @@ class CoordinateGrid:
         padded = np.array(cells, order="C").reshape(*cells.shape[:-2], -1).view(np.float32)
         if self.seed is None:
             return padded[..., : self.coordinates]
-        _hadamard_sums(padded, self.order)
+        from phy.compute.kernels import mix
+
+        # Sylvester's matrix is symmetric, so it is its own inverse up to its norm.
+        for values in padded.reshape(-1, padded.shape[-1]):
+            mix(values.copy(), np.ones_like(values), self.order, values)
         return np.asarray(padded[..., : self.coordinates] * self._signs)
+
+    def _mix(self, coordinates: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        if self.seed is None:
+            out[: self.coordinates] = coordinates
+            out[self.coordinates :] = 0.0
+            return
+        from phy.compute.kernels import mix
+
+        mix(coordinates, self._signs, self.order, out)
 
     @cached_property
     def _signs(self) -> NDArray[np.float32]:
@@ -116,30 +122,3 @@ class CoordinateGrid:
         # The norm of the Hadamard matrix is in the signs: a factor of its own would cost a pass over the data.
         scale = np.float32(1.0 / np.sqrt(self.order))
         return np.where(bits, scale, -scale)
-
-
-def _hadamard_sums(values: NDArray[np.float32], order: int) -> None:
-    """Replace contiguous values (..., n), cut into `order` rows, by Sylvester's Hadamard matrix (+-1) times them.
-
-    Butterflies over whole rows, faster here than a matrix product of this order. The matrix is symmetric, so it is its
-    own inverse up to the factor `order`.
-    """
-    for vector in values.reshape(-1, values.shape[-1]):
-        source, target = vector, _scratch_like(vector)
-        groups = 1
-        while groups < order:
-            pairs = source.reshape(groups, 2, -1)
-            sums = target.reshape(groups, 2, -1)
-            np.add(pairs[:, 0], pairs[:, 1], out=sums[:, 0])
-            np.subtract(pairs[:, 0], pairs[:, 1], out=sums[:, 1])
-            source, target = target, source
-            groups *= 2
-        if source is not vector:
-            vector[:] = source
-
-
-def _scratch_like(vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    scratch: NDArray[np.float32] | None = getattr(_scratch, "vector", None)
-    if scratch is None or scratch.size < vector.size:
-        scratch = _scratch.vector = np.empty(vector.size, dtype=np.float32)
-    return scratch[: vector.size]

@@ -15,6 +15,7 @@ from phy.interpolation import KERNEL_LEAD, KERNEL_TAPS, Shifted, delay_taps, int
 from phy.units import db_to_amplitude_ratio
 
 _ROTATION_BLOCK = 1024
+_SHORT_ROTATION_BLOCK = 32
 _CONVOLUTION_BLOCK = 16384
 # From about here on the FFT is faster than one multiplication per tap.
 _DIRECT_TAPS = 64
@@ -39,9 +40,9 @@ def _phasors(count: int, cycles_per_sample: float, start_sample: int, phase_rad:
     # exp of n values costs more than all else: exp(a + b) = exp(a) exp(b) needs only n / block + block of them.
     numerator, denominator = float(cycles_per_sample).as_integer_ratio()
     start_turns = (numerator * start_sample) % denominator / denominator + phase_rad / (2.0 * math.pi)
-    blocks = -(-count // _ROTATION_BLOCK)
-    block_turns = start_turns + np.remainder(cycles_per_sample * _ROTATION_BLOCK * np.arange(blocks), 1.0)
-    fine = np.exp(2j * np.pi * cycles_per_sample * np.arange(_ROTATION_BLOCK)).astype(np.complex64)
+    block = _ROTATION_BLOCK if count > 4 * _ROTATION_BLOCK else _SHORT_ROTATION_BLOCK
+    block_turns = start_turns + np.remainder(cycles_per_sample * block * np.arange(-(-count // block)), 1.0)
+    fine = np.exp(2j * np.pi * cycles_per_sample * np.arange(block)).astype(np.complex64)
     coarse = np.exp(2j * np.pi * block_turns).astype(np.complex64)
     phasors: NDArray[np.complex64] = coarse[:, None] * fine
     return phasors.reshape(-1)[:count]

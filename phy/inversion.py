@@ -23,7 +23,6 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from phy.numerology import Numerology
-from phy.transforms import row_blocks, transform_of
 
 FINE = 128
 """Points of the fine grid per bin of the sounding's FFT."""
@@ -142,38 +141,3 @@ def _cut(response: NDArray[np.complex128], numerology: Numerology) -> ChannelInv
     taps[reach + 1 : -reach] = 0.0
     kept = np.concatenate([taps[-reach:], taps[: reach + 1]]).astype(np.complex64)
     return ChannelInverse(kept, np.abs(scipy.fft.fft(taps)))
-
-
-def convolve(samples: NDArray[np.complex64], taps: NDArray[np.complex64]) -> NDArray[np.complex64]:
-    """samples (n,) through an FIR, the whole of it: (n + taps - 1,). Overlap-save, in blocks that stay in cache."""
-    # About four times the filter, and of a length that FFTW takes two thirds of the time for that the nearest powers of
-    # two need.
-    size = 15 * 2 ** max(0, math.ceil(math.log2(max(taps.size - 1, 1) / 4.0)))
-    overlap, count = taps.size - 1, samples.size + taps.size - 1
-    hop = size - overlap
-    blocks = -(-count // hop)
-    padded = np.zeros((blocks - 1) * hop + size, np.complex64)
-    padded[overlap : overlap + samples.size] = samples
-    rows = np.lib.stride_tricks.as_strided(
-        padded, (blocks, size), (hop * padded.itemsize, padded.itemsize), writeable=False
-    )
-    response = _response(taps, size)
-    out = np.empty((blocks, hop), np.complex64)
-    for block in row_blocks(blocks, size):
-        forward = transform_of(block.stop - block.start, size, forward=True)
-        inverse = transform_of(block.stop - block.start, size, forward=False)
-        forward.source[:] = rows[block]
-        forward(forward.source, forward.target)
-        np.multiply(forward.target, response, out=inverse.source)
-        inverse(inverse.source, inverse.target)
-        out[block] = inverse.target[:, overlap:]
-    return out.reshape(-1)[:count]
-
-
-def _response(taps: NDArray[np.complex64], size: int) -> NDArray[np.complex64]:
-    """Spectrum of the taps, divided by the size, which a transform and its inverse multiply by."""
-    transform = transform_of(1, size, forward=True)
-    transform.source[:] = 0.0
-    transform.source[0, : taps.size] = taps
-    transform(transform.source, transform.target)
-    return np.asarray(transform.target[0] * np.float32(1.0 / size))

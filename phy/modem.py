@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from phy.compute.transforms import row_blocks, suitable, transform_of
 from phy.errors import SignalError
 from phy.numerology import Numerology
-from phy.transforms import row_blocks, suitable, transform_of
 
 
 def modulate(
@@ -27,7 +27,9 @@ def modulate(
     when given: complex64, C-contiguous, of the result's shape. A factor costs nothing here.
     """
     _require_cells(cells, numerology)
-    size, prefix = numerology.fft_size, numerology.cp_samples
+    from phy.compute import kernels
+
+    size, prefix, below = numerology.fft_size, numerology.cp_samples, numerology.negative_subcarriers
     shape = (*cells.shape[:-2], cells.shape[-2] * numerology.symbol_samples)
     if out is None:
         out = np.empty(shape, dtype=np.complex64)
@@ -35,7 +37,7 @@ def modulate(
         raise SignalError(
             "out", f"{out.dtype} {out.shape}", f"C-contiguous complex64 {shape}", "Allocate it with numpy.empty."
         )
-    rows = cells.reshape(-1, numerology.data_subcarriers)
+    rows = np.ascontiguousarray(cells).reshape(-1, numerology.data_subcarriers)
     symbols = out.reshape(-1, numerology.symbol_samples)
     weight = np.complex64(factor / math.sqrt(size))
     direct = suitable(symbols[:, prefix:])
@@ -43,7 +45,8 @@ def modulate(
         bodies = symbols[block, prefix:]
         layout = bodies if direct else None
         inverse = transform_of(len(bodies), size, forward=False, target=layout, purpose=numerology.data_subcarriers)
-        _lay_out(rows[block] * weight, inverse.source, numerology)
+        # Nobody else writes to this scratch: the bins that are not used stay zero.
+        kernels.lay_out(rows[block], weight, below, inverse.source)
         if direct:
             inverse(inverse.source, bodies)
             inverse.release()
@@ -52,13 +55,6 @@ def modulate(
             bodies[:] = inverse.target
     symbols[:, :prefix] = symbols[:, size:]
     return out
-
-
-def _lay_out(cells: NDArray[np.complex64], grid: NDArray[np.complex64], numerology: Numerology) -> None:
-    """Cells (symbols, U) to their bins in FFT order; all others of the grid, which serves nothing else, are zero."""
-    below = numerology.negative_subcarriers
-    grid[:, 1 : numerology.data_subcarriers - below + 1] = cells[:, below:]
-    grid[:, numerology.fft_size - below :] = cells[:, :below]
 
 
 def demodulate(
@@ -133,10 +129,12 @@ def _gather(
     numerology: Numerology,
     ramp: NDArray[np.complex64] | None,
 ) -> None:
-    below = numerology.negative_subcarriers
-    cells[:, :below] = spectrum[:, numerology.fft_size - below :]
-    cells[:, below:] = spectrum[:, 1 : numerology.data_subcarriers - below + 1]
-    cells *= _weights(numerology.fft_size, ramp, numerology.used_bins)
+    from phy.compute import kernels
+
+    unit = np.float32(1.0 / math.sqrt(numerology.fft_size))
+    kernels.gather(spectrum.view(np.float32), unit, numerology.negative_subcarriers, cells.view(np.float32))
+    if ramp is not None:
+        cells *= ramp[numerology.used_bins]
 
 
 def _weights(

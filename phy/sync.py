@@ -16,23 +16,23 @@ Frequency. Both halves are equal but for the turn exp(j 2 pi f N): f = angle(sum
 the used bins, which holds for any channel shorter than the prefix, and within |f| < 1 / (2 N).
 """
 
+import math
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import lru_cache
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
-from scipy.signal import oaconvolve
 from scipy.special import betainccinv
 
+from phy.compute.filters import LongFilter
+from phy.compute.transforms import transform_of
 from phy.errors import SignalError
-from phy.estimation import delay_estimate
+from phy.estimation import strongest_delay
 from phy.impairments import rotate
 from phy.numerology import Numerology
 from phy.preamble import HALVES, preamble_cells, preamble_half, preamble_length, preamble_samples
 
 DEFAULT_FALSE_ALARM_PROBABILITY = 1e-6
-_T = TypeVar("_T", np.float64, np.complex128)
 # Without it, rounding errors would be taken for a signal in windows that hold next to nothing, or nothing but DC.
 _ENERGY_FLOOR = 1e-8
 
@@ -63,7 +63,9 @@ def detect(
     """
     if samples.ndim != 1:
         raise SignalError("samples' shape", samples.shape, "one dimension", "Search one capture at a time.")
-    if not np.isfinite(np.ascontiguousarray(samples).view(np.float32)).all():
+    from phy.compute.kernels import largest_part
+
+    if not math.isfinite(largest_part(np.ascontiguousarray(samples))):
         raise SignalError("samples", "not finite", "finite numbers", "Check the radio that delivered them.")
     metric = detection_metric(samples, numerology)
     coarse = int(np.argmax(metric))
@@ -79,30 +81,27 @@ def detection_metric(samples: NDArray[np.complex64], numerology: Numerology) -> 
     needed = preamble_length(numerology)
     if samples.shape[-1] < needed:
         raise SignalError("capture length", samples.shape[-1], f"{needed} samples or more", "Receive a longer capture.")
+    from phy.compute.kernels import preamble_metric
+
     size = numerology.fft_size
+    body = np.ascontiguousarray(samples[..., numerology.cp_samples :])
+    matched, norm = _matched_filter(numerology)
+    lags = body.shape[-1] - HALVES * size + 1
+    metric = np.empty((*samples.shape[:-1], lags))
+    for row, out in zip(body.reshape(-1, body.shape[-1]), metric.reshape(-1, lags), strict=True):
+        products = matched(row)[size - 1 : row.size]
+        preamble_metric(row, products, size, norm, _ENERGY_FLOOR, out)
+    return metric
+
+
+@lru_cache(maxsize=32)
+def _matched_filter(numerology: Numerology) -> tuple[LongFilter, float]:
+    """<a, x> at every lag, and ||a||^2."""
     half = preamble_half(numerology)
-    kernel = half[::-1].conj().reshape((1,) * (samples.ndim - 1) + (-1,))
-    body = samples[..., numerology.cp_samples :]
-    products = oaconvolve(body, kernel, mode="valid", axes=-1)
-    matched = products.real.astype(np.float64) ** 2 + products.imag.astype(np.float64) ** 2
-    wide = body.astype(np.complex128)
-    total = _window_sums(wide.real**2 + wide.imag**2, size)
-    energy = total - np.abs(_window_sums(wide, size)) ** 2 / size
-    pairs = matched.shape[-1] - (HALVES - 1) * size
-    matched = matched[..., :pairs] + matched[..., size:]
-    energy = energy[..., :pairs] + energy[..., size:]
-    floor = _ENERGY_FLOOR * total.max(axis=-1, keepdims=True)
-    energy = np.maximum(energy, np.maximum(floor, np.finfo(np.float64).tiny))
-    norm = float(np.sum(np.abs(half.astype(np.complex128)) ** 2))
-    return np.asarray(matched / (norm * energy))
+    return LongFilter(np.ascontiguousarray(half[::-1].conj())), float(np.sum(np.abs(half.astype(np.complex128)) ** 2))
 
 
-def _window_sums(values: NDArray[_T], size: int) -> NDArray[_T]:
-    sums = np.cumsum(values, axis=-1)
-    first = sums[..., size - 1 : size]
-    return np.concatenate([first, sums[..., size:] - sums[..., :-size]], axis=-1)
-
-
+@lru_cache(maxsize=32)
 def detection_threshold(lags: int, numerology: Numerology, false_alarm_probability: float) -> float:
     """t with lags * P(rho > t) = `false_alarm_probability` in white noise; see the module's text."""
     if not 0.0 < false_alarm_probability < 1.0:
@@ -135,12 +134,20 @@ def _refine(samples: NDArray[np.complex64], coarse: int, numerology: Numerology)
     cfo = float(np.angle(np.vdot(halves[0], halves[1]))) / (2.0 * np.pi * size)
     # A chirp takes a frequency offset for a delay, so the time is read after the frequency was corrected.
     derotated = _used_cells(rotate(window, -cfo, 0), numerology)
-    advance = np.exp(2j * np.pi * numerology.used_frequencies * early)
-    channel = derotated.sum(axis=0) * preamble_cells(numerology).conj() * advance
-    delay = delay_estimate(channel.astype(np.complex64), numerology).delay_samples
-    return cfo, float(delay)
+    channel = derotated.sum(axis=0) * _expected(numerology, early)
+    return cfo, float(strongest_delay(channel, numerology))
+
+
+@lru_cache(maxsize=32)
+def _expected(numerology: Numerology, early_samples: int) -> NDArray[np.complex64]:
+    """What makes a channel (U,) of the preamble's cells in a window that begins early."""
+    advance = np.exp(2j * np.pi * numerology.used_frequencies * early_samples)
+    return np.asarray(preamble_cells(numerology).conj() * advance, np.complex64)
 
 
 def _used_cells(window: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.complex64]:
-    halves = window.reshape(HALVES, numerology.fft_size)
-    return np.asarray(scipy.fft.fft(halves, axis=-1, norm="ortho")[:, numerology.used_bins])
+    """Cells (2, U) of both halves; only their ratios matter."""
+    transform = transform_of(HALVES, numerology.fft_size, forward=True)
+    transform.source[:] = window.reshape(HALVES, numerology.fft_size)
+    transform(transform.source, transform.target)
+    return np.asarray(transform.target[:, numerology.used_bins])

@@ -10,6 +10,7 @@ from fl.bench.measure import Measurement
 from fl.bench.modem import modem
 from fl.bench.paper_uplink import paper_uplink
 from fl.bench.radio_uplink import radio_uplink, radio_uplink_multipath
+from fl.bench.sync import sync
 from fl.bench.virtual_radios import missing_libiio, virtual_radios
 from fl.bench.zeromq import zeromq
 
@@ -34,5 +35,6 @@ BENCHMARKS = {
     "radio-uplink-multipath": Benchmark(radio_uplink_multipath),
     "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
     "modem": Benchmark(modem, missing_gnuradio),
+    "sync": Benchmark(sync, missing_gnuradio),
     "zeromq": Benchmark(zeromq, missing_gnuradio),
 }

@@ -1,6 +1,7 @@
-"""GNU Radio's side of two benchmarks: a program for the Python that has GNU Radio, started by `gnuradio_side`.
+"""GNU Radio's side of three benchmarks: a program for the Python that has GNU Radio, started by `gnuradio_side`.
 
     gnuradio_worker.py modem SETTINGS    measures OFDM flowgraphs, one for each line that it reads
+    gnuradio_worker.py sync SETTINGS     the same for synchronisation
     gnuradio_worker.py relay SETTINGS    a flowgraph that receives samples by ZeroMQ and sends them on
 
 SETTINGS and the lines are JSON; each line is answered by one. The end of its input ends it. It imports nothing of
@@ -26,8 +27,8 @@ _STALLED_S = 30.0
 def main(role: str, settings: Mapping[str, Any]) -> None:
     """Serve one role until the input ends."""
     answers = _own_output()
-    if role == "modem":
-        _serve_modem(settings, answers)
+    if role in ("modem", "sync"):
+        _serve_graphs(settings, answers)
     else:
         _relay(settings, answers)
 
@@ -44,10 +45,10 @@ def _answer(answers: TextIO, message: Mapping[str, Any]) -> None:
     answers.flush()
 
 
-def _serve_modem(settings: Mapping[str, Any], answers: TextIO) -> None:
+def _serve_graphs(settings: Mapping[str, Any], answers: TextIO) -> None:
     # First of all: GNU Radio has a thread for each block, and each inherits this.
     os.sched_setaffinity(0, {settings["core"]})
-    graphs = {"modulate": transmitter, "demodulate": receiver}
+    graphs = {"modulate": transmitter, "demodulate": receiver, "synchronise": synchroniser}
     _answer(answers, {"gnuradio": import_module("gnuradio.gr").version()})
     for line in sys.stdin:
         request = json.loads(line)
@@ -88,6 +89,21 @@ def receiver(settings: Mapping[str, Any]) -> tuple[Any, Any, float]:
         (serializer, symbols * len(carriers)),
     )
     return graph, serializer, (size + prefix) / len(carriers)
+
+
+def synchroniser(settings: Mapping[str, Any]) -> tuple[Any, Any, float]:
+    """Detection and frequency offset as gr-digital's `ofdm_rx` has them, of a frame that the source repeats."""
+    blocks, digital = (import_module(f"gnuradio.{name}") for name in ("blocks", "digital"))
+    frame = np.fromfile(settings["frame_file"], np.complex64)
+    source = blocks.vector_source_c(frame.tolist(), settings.get("repeat", True))
+    found = digital.ofdm_sync_sc_cfb(settings["fft_size"], settings["cp_samples"])
+    # A block of blocks has no counter.
+    counted = blocks.copy(1)
+    graph = import_module("gnuradio.gr").top_block()
+    graph.connect(source, found)
+    graph.connect((found, 0), blocks.null_sink(4))
+    graph.connect((found, 1), counted, blocks.null_sink(1))
+    return graph, counted, 1.0
 
 
 def _chain(*parts: tuple[Any, int]) -> Any:

@@ -26,10 +26,10 @@ from fl.nodes.messages import (
 from fl.nodes.precoding import noise_inverse
 from hardware.radio.contract import Radio
 from hardware.radio.errors import TxClippingError
+from phy.compute.filters import convolve
 from phy.dither import Dither, RandomWords, dithered, limited, system_words
 from phy.frame import SoundingFrame, sounding_samples
 from phy.impairments import rotate
-from phy.inversion import convolve
 from phy.modem import demodulate, modulate
 
 

@@ -1,5 +1,6 @@
 """Arrays of samples at the border of a radio: what may be sent, and what was received."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,12 +90,13 @@ def sendable(samples: NDArray[np.complex64], allow_clipping: bool) -> tuple[NDAr
             f"samples to send are {samples.dtype} of shape {samples.shape}: expected complex64 of shape (n,), n >= 1"
         )
     samples = np.ascontiguousarray(samples)
-    parts = samples.view(np.float32)
-    # NaN wins both max and min, and no |x| is beyond 1 while both of its parts are within 1/sqrt(2).
-    largest = max(float(parts.max()), -float(parts.min()))
-    if not np.isfinite(largest):
+    from phy.compute.kernels import largest_part
+
+    # No |x| is beyond 1 while both of its parts are within 1/sqrt(2).
+    largest = largest_part(samples)
+    if not math.isfinite(largest):
         raise TxSamplesError(f"{np.count_nonzero(~np.isfinite(samples))} samples to send are NaN or infinite")
-    if largest <= np.sqrt(0.5):
+    if largest <= math.sqrt(0.5):
         return samples, 0
     magnitude = np.abs(samples)
     beyond = np.flatnonzero(magnitude > FULL_SCALE)

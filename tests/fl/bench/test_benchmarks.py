@@ -50,7 +50,7 @@ def test_without_gnuradio_its_benchmarks_are_skipped_or_refused(
         runtime.importlib.util, "find_spec", lambda name, *rest: None if name == "gnuradio" else find(name, *rest)
     )
     monkeypatch.setattr(virtual_radios, "find_library", lambda name: "libiio.so.0")
-    for name in ("modem", "zeromq"):
+    for name in ("modem", "sync", "zeromq"):
         refused = command("bench", name)
         assert (refused.code, refused.out) == (2, "")
         assert refused.err.count("\n") == 1
@@ -58,9 +58,9 @@ def test_without_gnuradio_its_benchmarks_are_skipped_or_refused(
         assert install in refused.err
     outcome = command("bench", "--json")
     assert outcome.code == 0
-    assert set(outcome.json) == set(BENCHMARKS) - {"modem", "zeromq"}
+    assert set(outcome.json) == set(BENCHMARKS) - {"modem", "sync", "zeromq"}
     skipped = outcome.err.splitlines()
-    assert [line.split()[0] for line in skipped] == ["modem", "zeromq"]
+    assert [line.split()[0] for line in skipped] == ["modem", "sync", "zeromq"]
     assert all(install in line for line in skipped)
 
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 _BLOCK_POINTS = 1 << 17
 # FFTW's fast code needs rows that begin at multiples of so many bytes.
 _ALIGNMENT = 16
+# Plans with their scratch that a thread keeps.
+_MOST_PLANS = 64
 _plans = threading.local()
 
 
@@ -68,6 +70,8 @@ def transform_of(
     if plans is None:
         plans = _plans.by_layout = {}
     if key not in plans:
+        if len(plans) >= _MOST_PLANS:
+            del plans[next(iter(plans))]
         plans[key] = RowTransform(rows, size, forward=forward, source_stride=strides[0], target_stride=strides[1])
     return plans[key]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from phy.inversion import convolve
-from phy.transforms import row_blocks, suitable, transform_of
+from phy.compute.filters import convolve
+from phy.compute.transforms import row_blocks, suitable, transform_of
 from tests.phy.signals import circular
 
 
