@@ -13,9 +13,10 @@ from fl.nodes.circuits import charged_gain_upper, circuits_of, dither_for, gain_
 from fl.nodes.messages import Announcement, Circuits, FlatChannel, SoundedChannel
 from fl.nodes.precoding import relative_gain_upper
 from fl.nodes.transmitter import Transmitter, Workspace
+from phy.compute.filters import convolve
 from phy.dither import Dither, limited, seeded_words
 from phy.impairments import apply_taps, iq_imbalance
-from phy.inversion import band_numerology, convolve
+from phy.inversion import band_numerology
 from phy.numerology import Numerology
 from tests.fl.nodes.radios import Recorder
 
