@@ -1,99 +1,152 @@
-"""Where a sweep runs: workers on this machine, or an existing Dask cluster. Both end in a `distributed.Client`.
+"""An existing Dask cluster that a sweep runs on.
 
 A worker is a process with one thread that runs one trial at a time. A cluster is started with Dask's own commands, on
 machines that have the same airdp, share the folder of the sweep and find the data under the same path:
 
-    dask scheduler
-    dask worker tcp://SCHEDULER:8786 --nworkers 4 --nthreads 1        on each machine
+    dask scheduler --protocol tls --tls-ca-file ca.pem --tls-cert cert.pem --tls-key key.pem
+    dask worker tls://SCHEDULER:8786 --nworkers 4 --nthreads 1 --tls-...        on each machine
+
+Whoever can talk to a scheduler runs code with the rights of its workers, and what a scheduler answers is unpickled
+here: so it is talked to over TLS, where both sides show a certificate of the same authority.
 """
 
 import asyncio
 import logging
-import multiprocessing
-import os
-import signal
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from multiprocessing import resource_tracker
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fl.errors import SweepError
+from fl.errors import ConfigError, SweepError
+from fl.sweep.crew import Disconnected, Lost, Outcome, Say
 from fl.sweep.expectation import Expected, find_fault
+from fl.sweep.worker import Ending, TrialTask, run_trial
 
 if TYPE_CHECKING:
-    from distributed import Client, LocalCluster
+    from distributed import Client, Future, Security
 
 ANSWER_S = 10.0
 """How long a scheduler has for its first answer, and its workers to be there."""
 _CHECK_S = 300.0
 """How long workers have to import airdp and to assemble every point."""
 _CLOSE_S = 30.0
-"""How long Dask has to end its workers, which it kills after 4 s where they are not just starting."""
+"""How long Dask has to take leave."""
+_LOOK_S = 0.02
+TLS_FILES = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
+"""What a folder of certificates holds."""
 
 
-@contextmanager
-def local_workers(count: int) -> Iterator["Client"]:
-    """A client of `count` workers that end with this block, and with this process however it ends."""
-    import dask.config
-    from distributed import Client, LocalCluster
+@dataclass(frozen=True)
+class Access:
+    """How to reach a cluster. address: of its scheduler. tls: folder of certificates; None: those that Dask's own
+    configuration names. insecure: without TLS, in the knowledge of what that means."""
 
-    settings = {
-        "distributed.worker.profile.enabled": False,
-        # A worker gets one trial at a time; the others wait where any worker can have them.
-        "distributed.scheduler.worker-saturation": 1.0,
-        # A trial that has lost its worker is handed in again by the sweep, which knows whether it advances.
-        "distributed.scheduler.allowed-failures": 0,
-    }
-    with ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="airdp-sweep-", ignore_cleanup_errors=True))
-        stack.enter_context(dask.config.set(settings))
-        stack.enter_context(_environment_kept(dask.config.get("distributed.nanny.pre-spawn-environ")))
-        with _no_terminal_signals():
-            cluster = LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
-                processes=True,
-                # No dashboard; what remains of its server is on any free port instead of a fixed one.
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-                # What a worker holds does not grow with its trials; a limit would end those of large models.
-                memory_limit=None,
-                local_directory=scratch,
-                silence_logs=logging.CRITICAL,
+    address: str
+    tls: Path | None = None
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Refuse a cluster that talks to anybody."""
+        if self.tls is not None and not self.encrypted:
+            raise ConfigError(f"--tls is for a cluster at tls://…, not '{self.address}'")
+        if not self.encrypted and not self.insecure:
+            raise ConfigError(
+                f"the cluster at '{self.address}' is reached without TLS: whoever reaches it, or answers in its place, "
+                "runs code with your rights; start it with TLS (docs/security.md) and give tls://…, "
+                "or add --insecure where only you can reach its network"
             )
-            stack.callback(_close, cluster)
-            client = Client(cluster, set_as_default=False)
-            stack.callback(client.close)
-        yield client
+        missing = [] if self.tls is None else [name for name in TLS_FILES.values() if not (self.tls / name).is_file()]
+        if missing:
+            raise ConfigError(
+                f"{self.tls} has no {missing[0]}: a folder of certificates has {', '.join(TLS_FILES.values())}"
+            )
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether certificates are asked for."""
+        return self.address.startswith("tls://")
+
+    def security(self) -> "Security":
+        """As Dask wants it."""
+        from distributed.security import Security
+
+        files = {} if self.tls is None else {key: str(self.tls / name) for key, name in TLS_FILES.items()}
+        return Security(require_encryption=True, **files) if self.encrypted else Security(require_encryption=False)
 
 
-def _close(cluster: "LocalCluster") -> None:
+class DaskCrew:
+    """See `fl.sweep.crew.Crew`. The workers of a cluster."""
+
+    def __init__(self, client: "Client") -> None:
+        self.client, self._topic, self._handed_in = client, "", 0
+        self._going: dict[Future[Ending], TrialTask] = {}
+
+    def begin(self, topic: str, say: Say) -> None:
+        """See `Crew.begin`."""
+        self._topic = topic
+        self.client.subscribe_topic(topic, lambda event: say(event[1]))
+
+    def hand_in(self, trials: Sequence[TrialTask], *, first: bool = False) -> None:
+        """See `Crew.hand_in`. All in one call: Dask then keeps what no worker is free for, in the order of the keys."""
+        made = self.client.map(
+            _run_on_worker,
+            trials,
+            topic=self._topic,
+            key=[f"{self._topic}-{self._handed_in + index:09d}" for index in range(len(trials))],
+            pure=False,
+            priority=int(first),
+        )
+        self._handed_in += len(trials)
+        self._going.update(zip(made, trials, strict=True))
+
+    def take_back(self, timeout_s: float) -> list[tuple[TrialTask, Outcome]]:
+        """See `Crew.take_back`."""
+        deadline_s = time.monotonic() + timeout_s
+        while not any(future.done() for future in self._going) and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)
+        ended = [future for future in self._going if future.done()]
+        return [(self._going.pop(future), _outcome(future)) for future in ended]
+
+
+def _run_on_worker(trial: TrialTask, topic: str) -> Ending:
+    from distributed import get_worker
+
+    worker = get_worker()
+    return run_trial(trial, lambda event: worker.log_event(topic, event))
+
+
+def _outcome(future: "Future[Ending]") -> Outcome:
+    from distributed import KilledWorker
+
+    if future.status == "error" and isinstance(future.exception(), KilledWorker):
+        # So many workers died in it that Dask gives it up.
+        return Lost()
     try:
-        cluster.close(timeout=_CLOSE_S)
-    except TimeoutError:
-        for process in multiprocessing.active_children():
-            if process.name.startswith("Dask Worker"):
-                process.kill()
+        ending: Ending = future.result()
+        return ending
+    except CancelledError:
+        return Disconnected()
 
 
 @contextmanager
-def remote_workers(address: str) -> Iterator["Client"]:
-    """A client of the cluster at `address`, which must answer and have workers with one thread each."""
+def remote_workers(access: Access) -> Iterator["Client"]:
+    """A client of the cluster, which must answer and have workers with one thread each."""
     from distributed import Client
     from distributed.utils import silence_logging_cmgr
     from distributed.versions import VersionMismatchWarning
 
+    address = access.address
     with silence_logging_cmgr(logging.CRITICAL):
-        _check_scheduler(address)
+        security = access.security()
+        _check_scheduler(address, security)
         with warnings.catch_warnings():
             # Versions are compared in the words of this program once the workers are known.
             warnings.simplefilter("ignore", VersionMismatchWarning)
-            client = Client(address, timeout=ANSWER_S, set_as_default=False)
+            client = Client(address, timeout=ANSWER_S, set_as_default=False, security=security)
         try:
             _check_threads(client, address)
             yield client
@@ -116,13 +169,12 @@ def dask_log(path: Path) -> Iterator[None]:
         handler.close()
 
 
-def _check_scheduler(address: str) -> None:
+def _check_scheduler(address: str, security: "Security") -> None:
     """Raise `SweepError` where no scheduler is. `Client` would wait without end for a stranger to shake hands."""
     from distributed.core import rpc
-    from distributed.security import Security
 
     async def identify() -> str:
-        async with rpc(address, connection_args=Security().get_connection_args("client")) as server:
+        async with rpc(address, connection_args=security.get_connection_args("client")) as server:
             return str((await server.identity())["type"])
 
     try:
@@ -174,33 +226,3 @@ def check_workers(client: "Client", expected: Sequence[Expected], probe: Path) -
         fault = f"cannot run airdp ({type(failure).__name__}: {failure})" if failure else check.result()
         if fault is not None:
             raise SweepError(f"worker {worker} {fault}")
-
-
-@contextmanager
-def _no_terminal_signals() -> Iterator[None]:
-    """Start threads and processes that Ctrl-C and a closed terminal do not reach: ending them is for this process.
-
-    A blocked signal is inherited by threads, and through them by the processes that they start now or later.
-    """
-    # Whichever thread starts this helper process of multiprocessing gets SIGINT unblocked: let it not be one of those.
-    resource_tracker.ensure_running()
-    signals = {signal.SIGINT, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _environment_kept(names: Mapping[str, Any]) -> Iterator[None]:
-    """Dask sets these variables for its workers in this process too."""
-    before = {name: os.environ.get(name) for name in names}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -30,9 +30,12 @@ from hardware.foundation.sections import Section, as_tuple, explain, nearest
 
 PLAN_FILE, TIMING_FILE, LOG_FILE = "sweep.json", "timing.json", "dask.log"
 _LONGEST_SLUG = 200
+_MOST_TRIALS = 10_000
+_RESERVED = (PLAN_FILE, TIMING_FILE, LOG_FILE)
+_SLUG = re.compile(r"[a-z0-9][a-z0-9.-]*(_[a-z0-9][a-z0-9.-]*)*")
 
 _Claim = Annotated[tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0, lt=1)]], BeforeValidator(as_tuple)]
-_Trials = Annotated[int, Field(ge=1, le=10_000)]
+_Trials = Annotated[int, Field(ge=1, le=_MOST_TRIALS)]
 _Text = Annotated[str, Field(min_length=1)]
 
 
@@ -132,11 +135,11 @@ class SweepPlan:
             name=str(data["name"]),
             title=str(data["title"]),
             description=str(data["description"]),
-            trials=int(data["trials"]),
+            trials=_checked_trials(data["trials"]),
             axes=tuple(map(str, data["axes"])),
             points=tuple(
                 Point(
-                    slug=str(point["slug"]),
+                    slug=_checked_slug(point["slug"]),
                     labels=tuple((str(axis), str(value)) for axis, value in point["labels"]),
                     claims=tuple((float(epsilon), float(delta)) for epsilon, delta in point["claims"]),
                     config=parse_config(point["config"], origin=f"point '{point['slug']}'"),
@@ -195,8 +198,8 @@ def load_plan(source: str, overrides: Iterable[str] = (), trials: int | None = N
     overrides: `a.b=c`, applied last to every point. trials: instead of the file's number.
     """
     overrides = list(overrides)
-    if trials is not None and not 1 <= trials <= 10_000:
-        raise ConfigError(f"--trials is {trials}: expected 1 to 10000")
+    if trials is not None and not 1 <= trials <= _MOST_TRIALS:
+        raise ConfigError(f"--trials is {trials}: expected 1 to {_MOST_TRIALS}")
     path = {**shipped_configs(), **shipped_sweeps()}.get(source, Path(source))
     data = _read(source, path)
     if not {"base", "axis"} & data.keys():
@@ -255,9 +258,22 @@ def _slug(name: str, source: str) -> str:
     spelt = re.sub("[α-ω]", lambda letter: unicodedata.name(letter[0]).split()[-1], name.lower())
     plain = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", spelt.lower()))
     slug = re.sub("[^a-z0-9.]+", "-", plain).strip("-.")
-    if not slug or slug in (PLAN_FILE, TIMING_FILE, LOG_FILE):
+    if not slug or slug in _RESERVED:
         raise ConfigError(f"{source}: no folder can be named after '{name}'; use latin letters or digits")
     return slug
+
+
+def _checked_slug(value: object) -> str:
+    """Of a plan that was read: nothing but what `_slug` makes, so that no folder outside of the sweep's is named."""
+    if not isinstance(value, str) or len(value) > _LONGEST_SLUG or not _SLUG.fullmatch(value) or value in _RESERVED:
+        raise ValueError(f"the slug {str(value)[:60]!r} is not the name of a point's folder")
+    return value
+
+
+def _checked_trials(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= _MOST_TRIALS:
+        raise ValueError(f"trials is {str(value)[:60]}: expected 1 to {_MOST_TRIALS}")
+    return value
 
 
 def _refuse_equal(names: list[str], message: str) -> None:

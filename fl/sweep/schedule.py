@@ -1,4 +1,4 @@
-"""Run a sweep: every trial of every point, over Dask, into one folder.
+"""Run a sweep: every trial of every point, on processes of this machine or on a cluster, into one folder.
 
 Everything that can be wrong shows before the first trial starts. After that each trial is a run folder of its own, and
 `resume` goes on with whatever is missing, be it after a failed trial, an interrupt or a crash of any process.
@@ -7,8 +7,8 @@ Everything that can be wrong shows before the first trial starts. After that eac
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +17,14 @@ from fl.learning.workforce import cores
 from fl.run.assemble import assemble
 from fl.run.config import RunConfig, UplinkKind
 from fl.run.folder import RunFolder, created, is_unused, locked
-from fl.sweep.cluster import check_workers, dask_log, local_workers, remote_workers, worker_threads
+from fl.sweep.cluster import Access, DaskCrew, check_workers, dask_log, remote_workers, worker_threads
+from fl.sweep.crew import Crew
 from fl.sweep.expectation import Expected, expect
+from fl.sweep.local import local_crew
 from fl.sweep.plan import LOG_FILE, PLAN_FILE, Point, SweepFolder, SweepPlan
 from fl.sweep.session import Session, SweepProgress
 from fl.sweep.worker import TrialTask
+from hardware.foundation.durable import make_folders
 from hardware.lab.file import find_lab
 from phy.errors import AirdpError
 
@@ -33,15 +36,15 @@ def run_sweep(
     out: Path,
     *,
     jobs: int | None = None,
-    cluster: str | None = None,
+    cluster: Access | None = None,
     resume: bool = False,
     on_progress: Callable[[SweepProgress], None] | None = None,
 ) -> SweepFolder:
     """Run `plan` into the folder `out`; with `resume`, only what the folder lacks.
 
-    jobs: trials at the same time on this machine, one per core if None. cluster: address of a Dask scheduler to run on
-    instead; results are the same. A script that calls this needs an `if __name__ == "__main__":` guard, because the
-    workers are processes that import it. Raises an `AirdpError` for whatever the caller can mend.
+    jobs: trials at the same time on this machine, one per core if None. cluster: a Dask scheduler to run on instead;
+    results are the same. A script that calls this needs an `if __name__ == "__main__":` guard, because the workers are
+    processes that import it. Raises an `AirdpError` for whatever the caller can mend.
     """
     started = time.perf_counter()
     folder = SweepFolder(out.absolute())
@@ -56,25 +59,42 @@ def run_sweep(
     ]
     points = {point.slug: point for point, _ in missing}
     jobs = _check_jobs(points.values(), jobs, cluster)
+    if cluster is not None:
+        cluster.check()
     expected = {slug: _prepare(point, plan, cluster) for slug, point in points.items()}
     if not missing:
         with locked(RunFolder(folder.path)):
             _keep_plan(folder, plan)
         return folder
-    with local_workers(min(jobs, len(missing))) if cluster is None else remote_workers(cluster) as client:
-        if cluster is not None:
-            jobs = len(worker_threads(client))
-            with _probe(folder.path) as probe:
-                check_workers(client, list(filter(None, expected.values())), probe)
+    with _crew(folder, cluster, min(jobs, len(missing)), list(filter(None, expected.values()))) as (crew, workers):
         if fresh:
             with created(folder.path) as scratch:
                 scratch.write_json(PLAN_FILE, plan.to_json())
-        with locked(RunFolder(folder.path)), dask_log(folder.path / LOG_FILE), _flag(folder.path) as flag:
+        with ExitStack() as stack:
+            stack.enter_context(locked(RunFolder(folder.path)))
+            if cluster is not None:
+                stack.enter_context(dask_log(folder.path / LOG_FILE))
+            flag = stack.enter_context(_flag(folder.path))
             _keep_plan(folder, plan)
             tasks = [_task(folder, point, number, flag, expected[point.slug]) for point, number in missing]
-            facts = {"cores": cores(), "jobs": jobs, "cluster": cluster}
-            Session(folder, plan, client, facts, started, on_progress or (lambda progress: None)).run(tasks, flag)
+            facts = {"cores": cores(), "jobs": workers, "cluster": None if cluster is None else cluster.address}
+            Session(folder, plan, crew, facts, started, on_progress or (lambda progress: None)).run(tasks, flag)
     return folder
+
+
+@contextmanager
+def _crew(
+    folder: SweepFolder, access: Access | None, jobs: int, expected: Sequence[Expected]
+) -> Iterator[tuple[Crew, int]]:
+    """Who runs the trials, and how many they are."""
+    if access is None:
+        with local_crew(jobs) as crew:
+            yield crew, jobs
+        return
+    with remote_workers(access) as client:
+        with _probe(folder.path) as probe:
+            check_workers(client, expected, probe)
+        yield DaskCrew(client), len(worker_threads(client))
 
 
 def check_folder(path: Path, plan: SweepPlan, *, resume: bool) -> bool:
@@ -105,7 +125,7 @@ def _differences(held: SweepPlan, plan: SweepPlan) -> str:
     return "; ".join(said[:2]) + (f"; and {len(said) - 2} more" if len(said) > 2 else "")
 
 
-def _check_jobs(points: Iterable[Point], jobs: int | None, cluster: str | None) -> int:
+def _check_jobs(points: Iterable[Point], jobs: int | None, cluster: Access | None) -> int:
     """Number of local workers. What only one run can have is used by one trial at a time, from the machine it is at."""
     if jobs is not None and cluster is not None:
         raise ConfigError("--jobs is for this machine, --cluster has its own workers: give one of them")
@@ -127,7 +147,7 @@ def _exclusive(config: RunConfig) -> str | None:
     return find_lab(config.radio.lab, config.radio.backend).traits.exclusive
 
 
-def _prepare(point: Point, plan: SweepPlan, cluster: str | None) -> Expected | None:
+def _prepare(point: Point, plan: SweepPlan, cluster: Access | None) -> Expected | None:
     """See that the point can be run here, and what the workers of a cluster must find."""
     try:
         if cluster is not None:
@@ -177,7 +197,8 @@ def _keep_plan(folder: SweepFolder, plan: SweepPlan) -> None:
 def _task(folder: SweepFolder, point: Point, number: int, flag: Path, expected: Expected | None) -> TrialTask:
     config = point.trial_config(number)
     run_folder = folder.run_folder(point, number)
-    run_folder.path.parent.mkdir(exist_ok=True)
+    if not run_folder.path.parent.exists():
+        make_folders(run_folder.path.parent)
     # Two trials fill two cores better than one trial with two threads.
     alone = config.model_copy(update={"local": config.local.model_copy(update={"workers": 1})})
     return TrialTask(point.slug, number, alone, run_folder, flag, expected)

@@ -1,20 +1,17 @@
-"""One call's share of a sweep: trials handed to Dask and waited for, progress told, time kept."""
+"""One call's share of a sweep: trials handed out and waited for, progress told, time kept."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fl.errors import SweepError
 from fl.run.folder import RunFolder
+from fl.sweep.crew import Crew, Disconnected, Lost, Outcome
 from fl.sweep.plan import TIMING_FILE, Point, SweepFolder, SweepPlan
-from fl.sweep.worker import Ending, Failed, Stopped, TrialTask, run_trial
-
-if TYPE_CHECKING:
-    from distributed import Client, Future
+from fl.sweep.worker import Failed, Stopped, TrialTask
 
 _POLL_S = 0.2
 _GRACE_S = 15.0
@@ -52,13 +49,6 @@ class SweepProgress:
     stopping: bool
 
 
-def _run_on_worker(trial: TrialTask, topic: str) -> Ending:
-    from distributed import get_worker
-
-    worker = get_worker()
-    return run_trial(trial, lambda event: worker.log_event(topic, event))
-
-
 class Session:
     """One call's share of a sweep."""
 
@@ -66,12 +56,12 @@ class Session:
         self,
         folder: SweepFolder,
         plan: SweepPlan,
-        client: "Client",
+        crew: Crew,
         facts: Mapping[str, Any],
         started: float,
         on_progress: Callable[[SweepProgress], None],
     ) -> None:
-        self.folder, self.plan, self.client, self.facts = folder, plan, client, facts
+        self.folder, self.plan, self.crew, self.facts = folder, plan, crew, facts
         self.started, self.on_progress = started, on_progress
         self.wall_seconds_before = float(folder.timing().get("wall_seconds", 0.0))
         self.points = {point.slug: point for point in plan.points}
@@ -86,6 +76,8 @@ class Session:
         self.pace_since: tuple[float, int] | None = None
         self.running: dict[_Key, float | None] = {}
         self.vain: dict[_Key, int] = {}
+        # Trials that are handed in, with the uplinks that they had made then.
+        self.going: dict[_Key, int] = {}
 
     def _uplinks_at_start(self, point: Point, trial: int) -> int:
         if (point.slug, trial) in self.finished:
@@ -94,52 +86,28 @@ class Session:
         return checkpoint.uplink if checkpoint else 0
 
     def run(self, trials: Sequence[TrialTask], flag: Path) -> None:
-        """Hand all trials to Dask and wait; raises `SweepError` for the first that fails, once the others rest."""
-        topic = flag.name
-        self.client.subscribe_topic(topic, self._on_event)
-        going: dict[Future[Ending], tuple[TrialTask, int]] = {}
+        """Hand all trials out and wait; raises `SweepError` for the first that fails, once the others rest."""
+        self.crew.begin(flag.name, self._on_event)
         try:
-            self._submit(trials, topic, going)
-            while going:
-                time.sleep(_POLL_S)
-                for future in [future for future in going if future.done()]:
-                    trial, uplinks = going.pop(future)
-                    if self._is_lost(future) and self._may_go_on(trial, uplinks):
-                        self._submit([trial], topic, going, priority=1)
+            self._hand_in(trials)
+            while self.going:
+                for trial, outcome in self.crew.take_back(_POLL_S):
+                    uplinks = self.going.pop((trial.slug, trial.number))
+                    if isinstance(outcome, Lost) and self._may_go_on(trial, uplinks):
+                        self._hand_in([trial], first=True)
                     else:
-                        self._finish(future, trial)
+                        self._finish(outcome, trial)
                 self._tell()
         finally:
             flag.unlink(missing_ok=True)
             with ExitStack() as last:
                 last.callback(self._write_timing)
-                last.callback(self._let_rest, going)
-                self._tell(stopping=bool(going))
+                last.callback(self._let_rest)
+                self._tell(stopping=bool(self.going))
 
-    def _submit(
-        self,
-        trials: Sequence[TrialTask],
-        topic: str,
-        going: "dict[Future[Ending], tuple[TrialTask, int]]",
-        priority: int = 0,
-    ) -> None:
-        """All in one call: Dask then keeps what no worker is free for, in the order of the keys."""
-        made = self.client.map(
-            _run_on_worker,
-            trials,
-            topic=topic,
-            key=[f"{topic}-{index:06d}-{time.monotonic_ns()}" for index in range(len(trials))],
-            pure=False,
-            priority=priority,
-        )
-        for future, trial in zip(made, trials, strict=True):
-            going[future] = (trial, self.uplinks[trial.slug, trial.number])
-
-    def _is_lost(self, future: "Future[Ending]") -> bool:
-        """Whether so many workers died in the trial that Dask gives it up."""
-        from distributed import KilledWorker
-
-        return future.status == "error" and isinstance(future.exception(), KilledWorker)
+    def _hand_in(self, trials: Sequence[TrialTask], *, first: bool = False) -> None:
+        self.going |= {(trial.slug, trial.number): self.uplinks[trial.slug, trial.number] for trial in trials}
+        self.crew.hand_in(trials, first=first)
 
     def _may_go_on(self, trial: TrialTask, uplinks: int) -> bool:
         """Whether to hand the trial in again. `uplinks`: how many it had made when it was handed in the last time.
@@ -150,34 +118,30 @@ class Session:
         self.vain[key] = 0 if self.uplinks[key] > uplinks else self.vain.get(key, 0) + 1
         return self.vain[key] < _VAIN_ATTEMPTS
 
-    def _finish(self, future: "Future[Ending]", trial: TrialTask) -> None:
+    def _finish(self, outcome: Outcome, trial: TrialTask) -> None:
         key = (trial.slug, trial.number)
         name = f"trial {trial.number} of point '{self.points[trial.slug].name}'"
-        if self._is_lost(future):
+        if isinstance(outcome, Lost):
             raise SweepError(f"{name} took several workers down before its next uplink: out of memory?")
-        try:
-            ending = future.result()
-        except CancelledError as error:
-            raise SweepError(
-                "the connection to the cluster is lost: see to its scheduler, then add --resume"
-            ) from error
-        if isinstance(ending, Failed):
-            raise SweepError(f"{name} failed: {ending.reason}; --resume goes on with it")
-        if isinstance(ending, Stopped):
+        if isinstance(outcome, Disconnected):
+            raise SweepError("the connection to the cluster is lost: see to its scheduler, then add --resume")
+        if isinstance(outcome, Failed):
+            raise SweepError(f"{name} failed: {outcome.reason}; --resume goes on with it")
+        if isinstance(outcome, Stopped):
             raise SweepError(f"the worker of {name} does not see {trial.flag.parent}: all machines must share it")
         self.finished.add(key)
         self.uplinks[key] = trial.config.last_uplink
         self._write_timing()
 
-    def _let_rest(self, futures: "Iterable[Future[Ending]]") -> None:
+    def _let_rest(self) -> None:
         """Wait for running trials to finish their uplink: the flag is gone, and trials that begin now end at once."""
         deadline = time.monotonic() + _GRACE_S
-        while time.monotonic() < deadline and not all(future.done() for future in futures):
-            time.sleep(_POLL_S)
+        while self.going and time.monotonic() < deadline:
+            for trial, _ in self.crew.take_back(_POLL_S):
+                self.going.pop((trial.slug, trial.number), None)
 
-    def _on_event(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        """Called in Dask's thread."""
-        said = event[1]
+    def _on_event(self, said: Mapping[str, Any]) -> None:
+        """Called in any thread."""
         key = (said["slug"], said["trial"])
         self.uplinks[key], self.running[key] = said["uplink"], said["accuracy"]
 

@@ -6,6 +6,7 @@ With --quick it runs on scikit-learn's digits and on synthetic data, without any
 import argparse
 from pathlib import Path
 
+from fl.cli.experiments.sweep import add_cluster_arguments
 from fl.cli.output import PROGRESS, RESULTS, print_json
 
 EXPERIMENTS = ("no-jammer", "jammer", "iid")
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="small versions, below 10 minutes on 2 cores")
     parser.add_argument("--trials", type=int, metavar="N", help="trials of each curve (default: the experiment's own)")
     parser.add_argument("--jobs", type=int, metavar="J", help="trials at the same time (default: one per core)")
-    parser.add_argument("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
+    add_cluster_arguments(parser)
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="folder of sweeps and report (default: runs/reproduce, or …-quick)"
     )
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Sweep each experiment, then one report over all of them."""
-    from fl.cli.experiments.sweep import sweep_with_progress
+    from fl.cli.experiments.sweep import cluster_access, sweep_with_progress
     from fl.errors import ConfigError
     from fl.report import write_report
     from fl.run.assemble import assemble
@@ -53,8 +54,9 @@ def call(options: argparse.Namespace) -> int:
     for folder, plan in plans.items():
         check_folder(folder, plan, resume=options.resume)
         assemble(plan.points[0].config)
+    cluster = cluster_access(options)
     sweeps = [
-        sweep_with_progress(plan, folder, jobs=options.jobs, cluster=options.cluster, resume=options.resume).path
+        sweep_with_progress(plan, folder, jobs=options.jobs, cluster=cluster, resume=options.resume).path
         for folder, plan in plans.items()
     ]
     with PROGRESS.status("writing the report"):

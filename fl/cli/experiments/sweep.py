@@ -2,7 +2,8 @@
 
 It runs on the cores of this machine, or on an existing Dask cluster whose machines have the same airdp, share the
 folder and find the data under the same path: start `dask scheduler`, and on each machine `dask worker ADDRESS
---nworkers N --nthreads 1`. Results do not depend on where or in how many processes it runs.
+--nworkers N --nthreads 1`, both with TLS (docs/security.md). Results do not depend on where or in how many processes it
+runs.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from fl.cli.output import LABEL_NOTES, PROGRESS, RESULTS, print_json, shown
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from fl.sweep.cluster import Access
     from fl.sweep.plan import SweepFolder, SweepPlan
     from fl.sweep.session import SweepProgress
 
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="shipped sweep, shipped config, or TOML file of either kind")
     parser.add_argument("--trials", type=int, metavar="N", help="trials of each point (default: the sweep's own, or 1)")
     parser.add_argument("--jobs", type=int, metavar="J", help="trials at the same time (default: one per core)")
-    parser.add_argument("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler")
+    add_cluster_arguments(parser)
     parser.add_argument(
         "--resume", action="store_true", help="go on with the sweep in --out; starts it where there is none"
     )
@@ -33,6 +35,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="A.B=C", help="override a key at every point, may be repeated"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare where trials run if not here, and how that is reached."""
+    parser.add_argument("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler, tls://…")
+    parser.add_argument(
+        "--tls",
+        type=Path,
+        metavar="DIR",
+        help="certificates for --cluster: ca.pem, cert.pem, key.pem (default: Dask's)",
+    )
+    parser.add_argument(
+        "--insecure",
+        action="store_true",
+        help="allow a --cluster without TLS: whoever reaches it, or answers in its place, runs code with your rights",
+    )
+
+
+def cluster_access(options: argparse.Namespace) -> "Access | None":
+    """How to reach what these options name; None: it runs here."""
+    from fl.errors import ConfigError
+    from fl.sweep.cluster import Access
+
+    if options.cluster is not None:
+        return Access(options.cluster, options.tls, options.insecure)
+    if options.tls is not None or options.insecure:
+        raise ConfigError(f"{'--insecure' if options.insecure else '--tls'} is for --cluster: give its address")
+    return None
 
 
 def call(options: argparse.Namespace) -> int:
@@ -46,13 +76,13 @@ def call(options: argparse.Namespace) -> int:
         if options.resume:
             raise RunFolderError("--resume needs --out: the folder of the sweep that shall go on")
         out = Path("runs") / f"{plan.name}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
-    folder = sweep_with_progress(plan, out, jobs=options.jobs, cluster=options.cluster, resume=options.resume)
+    folder = sweep_with_progress(plan, out, jobs=options.jobs, cluster=cluster_access(options), resume=options.resume)
     _print(folder, plan, as_json=options.json)
     return 0
 
 
 def sweep_with_progress(
-    plan: "SweepPlan", out: Path, *, jobs: int | None = None, cluster: str | None = None, resume: bool = False
+    plan: "SweepPlan", out: Path, *, jobs: int | None = None, cluster: "Access | None" = None, resume: bool = False
 ) -> "SweepFolder":
     """`run_sweep` with bars on stderr: the whole sweep with the time that remains, and each running trial."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

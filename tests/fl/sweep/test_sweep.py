@@ -3,6 +3,7 @@
 import json
 import re
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from fl.errors import ConfigError, RunFolderError, SweepError
 from fl.privacy.ledger import read_ledger
 from fl.run import run
 from fl.run.folder import RunFolder, locked
+from fl.sweep.cluster import Access
 from fl.sweep.expectation import expect
 from fl.sweep.plan import SweepFolder, load_plan
 from fl.sweep.schedule import run_sweep
@@ -72,7 +74,7 @@ def out(tmp_path: Path) -> Path:
 
 
 def test_a_sweep_is_the_runs_of_its_grid(command: Command, cluster: str, grid: Path, out: Path, tmp_path: Path) -> None:
-    outcome = command("sweep", grid, "--cluster", cluster, "--out", out, "--json")
+    outcome = command("sweep", grid, "--insecure", "--cluster", cluster, "--out", out, "--json")
     assert (outcome.code, outcome.err) == (0, "")
     said = outcome.json
     assert (said["name"], said["title"], said["out"]) == ("grid", "Two algorithms", str(out))
@@ -120,7 +122,7 @@ def test_a_sweep_is_the_runs_of_its_grid(command: Command, cluster: str, grid: P
 
 
 def test_a_sweep_for_people_tells_what_its_numbers_mean(command: Command, cluster: str, grid: Path, out: Path) -> None:
-    outcome = command("sweep", grid, "--cluster", cluster, "--out", out)
+    outcome = command("sweep", grid, "--insecure", "--cluster", cluster, "--out", out)
     assert (outcome.code, outcome.err) == (0, "")
     text = " ".join(outcome.out.split())
     for part in (
@@ -141,7 +143,7 @@ def test_a_sweep_for_people_tells_what_its_numbers_mean(command: Command, cluste
 def test_more_trials_can_be_added_and_what_is_there_stays(
     command: Command, cluster: str, grid: Path, out: Path, snapshot: Snapshot
 ) -> None:
-    options = ("--cluster", cluster, "--out", out, "--resume", "--json")
+    options = ("--insecure", "--cluster", cluster, "--out", out, "--resume", "--json")
     first = command("sweep", grid, *options, "--trials", 1).json
     before = {name: digest for name, digest in snapshot(out).items() if "trial-01" in name}
     wall_seconds = SweepFolder(out).timing()["wall_seconds"]
@@ -168,7 +170,12 @@ def test_progress_is_told_in_uplinks_with_the_time_that_remains(cluster: str, gr
         told.append(now)
         seconds.append(time.perf_counter())
 
-    run_sweep(load_plan(str(grid), ["uplink.uplinks=30"]), out, cluster=cluster, on_progress=on_progress)
+    run_sweep(
+        load_plan(str(grid), ["uplink.uplinks=30"]),
+        out,
+        cluster=Access(cluster, insecure=True),
+        on_progress=on_progress,
+    )
     assert {(now.trials_total, now.uplinks_total) for now in told} == {(4, 120)}
     assert (told[-1].trials, told[-1].uplinks, told[-1].running, told[-1].remaining_seconds) == (4, 120, (), 0.0)
     done = [now.uplinks for now in told]
@@ -190,9 +197,9 @@ def test_progress_is_told_in_uplinks_with_the_time_that_remains(cluster: str, gr
 
 
 def test_resumed_progress_starts_where_the_trials_are(cluster: str, grid: Path, out: Path) -> None:
-    run_sweep(load_plan(str(grid), trials=1), out, cluster=cluster)
+    run_sweep(load_plan(str(grid), trials=1), out, cluster=Access(cluster, insecure=True))
     told: list[SweepProgress] = []
-    run_sweep(load_plan(str(grid)), out, cluster=cluster, resume=True, on_progress=told.append)
+    run_sweep(load_plan(str(grid)), out, cluster=Access(cluster, insecure=True), resume=True, on_progress=told.append)
     assert min(now.uplinks for now in told) >= 8
     assert (told[-1].trials, told[-1].uplinks, told[-1].uplinks_total) == (4, 16, 16)
 
@@ -216,7 +223,7 @@ def test_a_failed_trial_ends_the_sweep_with_its_name_and_reason(
     command: Command, cluster: str, failing: Path, out: Path, snapshot: Snapshot
 ) -> None:
     assert_refused(
-        command("sweep", failing, "--cluster", cluster, "--out", out),
+        command("sweep", failing, "--insecure", "--cluster", cluster, "--out", out),
         "trial 1 of point 'FedProx' failed: the disk is on fire",
         "--resume",
     )
@@ -230,7 +237,7 @@ def test_a_failed_trial_ends_the_sweep_with_its_name_and_reason(
     assert [entry["point"] for entry in folder.timing()["trials"]] == ["fedavg"] * len(folder.finished(fedavg))
     # It goes on where it was.
     before = snapshot(folder.run_folder(fedavg, 1).path)
-    again = command("sweep", failing, "--cluster", cluster, "--out", out, "--resume")
+    again = command("sweep", failing, "--insecure", "--cluster", cluster, "--out", out, "--resume")
     assert_refused(again, "trial 1 of point 'FedProx' failed: ")
     assert snapshot(folder.run_folder(fedavg, 1).path) == before
 
@@ -245,7 +252,7 @@ def test_a_defect_in_a_worker_is_not_hidden(
 
     monkeypatch.setattr(fl.run.runner, "evaluate", fail)
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        run_sweep(load_plan(str(grid)), out, cluster=cluster)
+        run_sweep(load_plan(str(grid)), out, cluster=Access(cluster, insecure=True))
 
 
 def test_an_interrupt_between_two_uplinks_leaves_whole_uplinks(cluster: str, grid: Path, out: Path) -> None:
@@ -258,7 +265,7 @@ def test_an_interrupt_between_two_uplinks_leaves_whole_uplinks(cluster: str, gri
 
     plan = load_plan(str(grid), ["uplink.uplinks=40"])
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(plan, out, cluster=cluster, on_progress=stop)
+        run_sweep(plan, out, cluster=Access(cluster, insecure=True), on_progress=stop)
     folder = SweepFolder(out)
     begun = [folder.run_folder(p, n) for p in plan.points for n in (1, 2) if folder.run_folder(p, n).path.exists()]
     assert begun
@@ -270,7 +277,7 @@ def test_an_interrupt_between_two_uplinks_leaves_whole_uplinks(cluster: str, gri
     assert sum(len(folder.finished(point)) for point in plan.points) < 4
     assert stopping == [False] * (len(stopping) - 1) + [True]
     assert not list(out.glob(".running-*"))
-    run_sweep(plan, out, cluster=cluster, resume=True)
+    run_sweep(plan, out, cluster=Access(cluster, insecure=True), resume=True)
     assert [folder.finished(point) for point in plan.points] == [[1, 2], [1, 2]]
 
 
@@ -298,9 +305,18 @@ def refused(command: Command, tmp_path: Path, snapshot: Snapshot) -> Callable[..
         (["--set", "partition.clients=301"], ("point 'FedAvg'", "301 clients", "300")),
         (["--set", "data.set=emnist"], ("point 'FedAvg'", "no EMNIST data", "airdp data emnist")),
         (["--set", "model.module=no.such:Net"], ("no.such:Net", "cannot be imported")),
-        (["--cluster", "nonsense"], ("no Dask scheduler answers at 'nonsense'", "tcp://host:8786")),
-        (["--cluster", "http://localhost:1"], ("no Dask scheduler answers at 'http://localhost:1'",)),
-        (["--cluster", "tcp://localhost:1"], ("no Dask scheduler answers at 'tcp://localhost:1'", "`dask scheduler`")),
+        (["--cluster", "tcp://localhost:1"], ("without TLS", "runs code with your rights", "--insecure")),
+        (["--cluster", "localhost:8786"], ("without TLS",)),
+        (["--insecure"], ("--insecure is for --cluster",)),
+        (["--tls", "."], ("--tls is for --cluster",)),
+        (["--cluster", "tls://localhost:1", "--tls", "."], (". has no ca.pem",)),
+        (["--cluster", "tls://localhost:1"], ("no Dask scheduler answers at 'tls://localhost:1'",)),
+        (["--insecure", "--cluster", "nonsense"], ("no Dask scheduler answers at 'nonsense'", "tcp://host:8786")),
+        (["--insecure", "--cluster", "http://localhost:1"], ("no Dask scheduler answers at 'http://localhost:1'",)),
+        (
+            ["--insecure", "--cluster", "tcp://localhost:1"],
+            ("no Dask scheduler answers at 'tcp://localhost:1'", "`dask scheduler`"),
+        ),
     ],
 )
 def test_what_a_sweep_refuses(
@@ -318,6 +334,58 @@ def test_what_a_sweep_refuses(
     refused([grid, *options], *parts)
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As docs/security.md has it: one certificate, which is its own authority."""
+    folder = tmp_path_factory.mktemp("tls")
+    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=airdp", "-days", "1"]
+    subprocess.run(
+        ["openssl", *made, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True
+    )
+    (folder / "ca.pem").write_bytes((folder / "cert.pem").read_bytes())
+    return folder
+
+
+def test_a_cluster_over_tls_and_who_has_no_certificate(
+    command: Command, grid: Path, out: Path, certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oracle for "may not": Dask's own client, without a certificate and with one of another authority."""
+    from distributed import Client, LocalCluster
+    from distributed.security import Security
+
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        processes=False,
+        protocol="tls://",
+        security=Security(
+            require_encryption=True,
+            tls_ca_file=str(certificates / "ca.pem"),
+            **{
+                f"tls_{role}_{part}": str(certificates / f"{part}.pem")
+                for role in ("scheduler", "worker", "client")
+                for part in ("cert", "key")
+            },
+        ),
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        memory_limit=None,
+    ) as made:
+        address = made.scheduler_address
+        assert address.startswith("tls://")
+        for stranger in (Security(), Security.temporary()):
+            with pytest.raises((OSError, TypeError, RuntimeError, ValueError)):
+                Client(address, security=stranger, timeout=2, set_as_default=False)
+        monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 2.0)
+        without = command("sweep", grid, "--trials", 1, "--cluster", address, "--out", out)
+        assert_refused(without, f"no Dask scheduler answers at '{address}'")
+        monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 30.0)
+        done = command(
+            "sweep", grid, "--trials", 1, "--cluster", address, "--tls", certificates, "--out", out, "--json"
+        )
+        assert done.code == 0, done.err
+
+
 def test_a_point_is_only_named_where_there_are_several(refused: Callable[..., None], tmp_path: Path) -> None:
     refused(["quickstart", "--set", "partition.clients=5000", "--out", tmp_path / "x"], "error: 5000 clients")
 
@@ -332,10 +400,13 @@ def test_another_server_than_a_scheduler(
     monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        refused([grid, "--out", out, "--cluster", address], "no Dask scheduler answers at", "waited")
+        refused([grid, "--out", out, "--insecure", "--cluster", address], "no Dask scheduler answers at", "waited")
     with Client(cluster, set_as_default=False) as client:
         (worker,) = client.nthreads()
-    refused([grid, "--out", out, "--cluster", worker], f"no Dask scheduler answers at '{worker}' (a Worker does)")
+    refused(
+        [grid, "--out", out, "--insecure", "--cluster", worker],
+        f"no Dask scheduler answers at '{worker}' (a Worker does)",
+    )
 
 
 def test_clusters_without_the_right_workers(
@@ -344,10 +415,14 @@ def test_clusters_without_the_right_workers(
     monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
     with make_cluster(n_workers=0) as made:
         address = made.scheduler_address
-        refused([grid, "--out", out, "--cluster", address], "has no workers", f"`dask worker {address} --nthreads 1`")
+        refused(
+            [grid, "--out", out, "--insecure", "--cluster", address],
+            "has no workers",
+            f"`dask worker {address} --nthreads 1`",
+        )
     with make_cluster(n_workers=1, threads_per_worker=2) as made:
         address = made.scheduler_address
-        refused([grid, "--out", out, "--cluster", address], "has 2 threads", "--nworkers 2 --nthreads 1")
+        refused([grid, "--out", out, "--insecure", "--cluster", address], "has 2 threads", "--nworkers 2 --nthreads 1")
 
 
 def test_a_worker_unlike_this_machine(
@@ -356,13 +431,13 @@ def test_a_worker_unlike_this_machine(
     # The worker is in this process: what is expected of it is changed instead of what it has.
     for change in ({"code_sha256": "0"}, {"parts_sha256": "0"}, {"update_sha256": "0"}):
         monkeypatch.setattr("fl.sweep.schedule.expect", lambda *given, change=change: replace(expect(*given), **change))
-        refused([grid, "--out", out, "--cluster", cluster], "worker tcp://127.0.0.1:")
+        refused([grid, "--out", out, "--insecure", "--cluster", cluster], "worker tcp://127.0.0.1:")
 
 
 def test_folders_of_other_things(
     command: Command, refused: Callable[..., None], cluster: str, grid: Path, out: Path, tmp_path: Path
 ) -> None:
-    command("sweep", grid, "--cluster", cluster, "--out", out, "--trials", 1)
+    command("sweep", grid, "--insecure", "--cluster", cluster, "--out", out, "--trials", 1)
     refused([grid, "--out", out], "already holds this sweep", "--resume")
     for resume in ([], ["--resume"]):
         refused(
@@ -379,7 +454,7 @@ def test_folders_of_other_things(
 
 
 def test_one_sweep_at_a_time_in_a_folder(command: Command, cluster: str, grid: Path, out: Path) -> None:
-    options = ("sweep", grid, "--cluster", cluster, "--out", out, "--resume")
+    options = ("sweep", grid, "--insecure", "--cluster", cluster, "--out", out, "--resume")
     command(*options, "--trials", 1)
     with locked(RunFolder(out)):
         assert_refused(command(*options), "another process is running in")
@@ -398,7 +473,7 @@ def test_what_only_one_run_can_have_serves_one_trial_at_a_time(radio: str, said:
 
     points = load_plan("loopback", [f"radio.{radio}"]).points
     assert sweep._check_jobs(points, None, None) == sweep._check_jobs(points, 1, None) == 1
-    for jobs, cluster in ((2, None), (None, "tcp://localhost:1")):
+    for jobs, cluster in ((2, None), (None, Access("tls://localhost:1"))):
         with pytest.raises(ConfigError, match=re.escape(said)):
             sweep._check_jobs(points, jobs, cluster)
 
@@ -420,7 +495,10 @@ def test_a_cluster_that_goes_away_is_told(grid: Path, out: Path) -> None:
     try:
         with pytest.raises(SweepError, match="connection to the cluster is lost"):
             run_sweep(
-                load_plan(str(grid), ["uplink.uplinks=100"]), out, cluster=made.scheduler_address, on_progress=leave
+                load_plan(str(grid), ["uplink.uplinks=100"]),
+                out,
+                cluster=Access(made.scheduler_address, insecure=True),
+                on_progress=leave,
             )
     finally:
         made.close()

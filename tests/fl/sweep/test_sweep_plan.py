@@ -280,3 +280,18 @@ def test_configs_lists_sweeps_and_prints_them(command: Callable[..., Outcome]) -
         assert name in text
         assert command("configs", name).out == shipped_sweeps()[name].read_text()
         assert SweepPlan.from_json(command("configs", name, "--json").json) == load_plan(name)
+
+
+@pytest.mark.parametrize(
+    "slug",
+    ["../other", "/etc", "..", ".hidden", "a/b", "", "A", "a\n", "sweep.json", "x" * 201, 3, None, ["a"], "a__b"],
+)
+def test_a_plan_that_names_folders_elsewhere_is_refused(tmp_path: Path, slug: object) -> None:
+    """A folder of a sweep may come from anybody, and its slugs become paths."""
+    plan = load_plan("quickstart").to_json()
+    (tmp_path / "sweep.json").write_text(json.dumps(plan))
+    assert SweepFolder(tmp_path).plan().points[0].slug == "quickstart"
+    plan["points"][0]["slug"] = slug
+    (tmp_path / "sweep.json").write_text(json.dumps(plan))
+    with pytest.raises(RunFolderError, match="slug"):
+        SweepFolder(tmp_path).plan()

@@ -23,6 +23,7 @@ import fl.sweep.session
 from fl.errors import SweepError
 from fl.privacy.ledger import read_ledger
 from fl.run import run
+from fl.sweep.cluster import Access
 from fl.sweep.plan import SweepFolder, load_plan
 from fl.sweep.schedule import run_sweep
 from fl.sweep.session import SweepProgress
@@ -184,7 +185,7 @@ def test_a_worker_is_killed(
     assert killer.hit
     assert resumes_of(out) == {name: int(name == killer.hit) for name in TRIALS}
     assert_whole(out)
-    assert "worker" in (out / "dask.log").read_text()
+    assert not (out / "dask.log").exists()
     # All is as before, and nobody has said anything.
     assert workers_of(os.getpid()) == []
     assert "OMP_NUM_THREADS" not in os.environ
@@ -213,7 +214,6 @@ def test_a_trial_that_takes_its_workers_down_is_given_up(
     with pytest.raises(SweepError, match="trial 1 of point 'victim' took several workers down before its next uplink"):
         run_sweep(plan, home / "deadly", jobs=1)
     assert workers_of(os.getpid()) == []
-    assert (home / "deadly" / "dask.log").read_text().count("marked as failed") == 2
     assert capfd.readouterr() == ("", "")
 
 
@@ -285,7 +285,7 @@ def test_on_a_cluster_that_loses_a_machine_and_then_its_scheduler(
                 client.wait_for_workers(2, timeout=60)
             # As a machine that is switched off: no nanny starts it again.
             killer = Killer(out, lambda: [machine])
-            run_sweep(plan, out, cluster=address, on_progress=killer)
+            run_sweep(plan, out, cluster=Access(address, insecure=True), on_progress=killer)
         assert models_of(out) == models
         assert killer.hit
         assert resumes_of(out) == {name: int(name == killer.hit) for name in TRIALS}
@@ -298,5 +298,5 @@ def test_on_a_cluster_that_loses_a_machine_and_then_its_scheduler(
                 chief.kill()
 
         with pytest.raises(SweepError, match="connection to the cluster is lost"):
-            run_sweep(plan, home / "left", cluster=address, on_progress=leave)
+            run_sweep(plan, home / "left", cluster=Access(address, insecure=True), on_progress=leave)
         assert not list((home / "left").glob(".running-*"))
