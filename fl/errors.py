@@ -15,6 +15,10 @@ class ModelError(AirdpError):
     """A model that cannot be imported, built or trained in the chosen mode."""
 
 
+class UntrustedCodeError(ModelError):
+    """The folder of a run names code to import, and nobody has said that it may run."""
+
+
 class PrivacyError(AirdpError):
     """A value on which a privacy statement would rest is invalid or unknown."""
 

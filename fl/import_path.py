@@ -1,23 +1,57 @@
 """Users' own code by import path, `package.module:name`: the one place where a string of a config becomes code.
 
 The current folder is searched too, after everything that is installed, so that a file beside the config is found and no
-file of that folder can stand in for a library. Whoever starts a config that names code runs that code.
+file of that folder can stand in for a library. Whoever starts a config that names code runs that code. Whoever reads
+the folder of a run has not said so: what is read within `code_of` imports nothing, unless `trusted_code` says so.
 """
 
 import importlib
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
 from pydantic import AfterValidator
 
-from fl.errors import ModelError
+from fl.errors import ModelError, UntrustedCodeError
 
 PATTERN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass
+class _Gate:
+    """For all threads: what one of them reads, another may train with. origin: None where the user wrote the config."""
+
+    origin: Path | None = None
+    trusted: bool = False
+
+
+_GATE = _Gate()
+
+
+@contextmanager
+def code_of(folder: Path) -> Iterator[None]:
+    """Within it configs come from the folder of a run, which may be a stranger's: none of its code is imported."""
+    before, _GATE.origin = _GATE.origin, folder
+    try:
+        yield
+    finally:
+        _GATE.origin = before
+
+
+@contextmanager
+def trusted_code(trusted: bool = True) -> Iterator[None]:
+    """Within it code that the folders of runs name is imported, because the user has said so."""
+    before, _GATE.trusted = _GATE.trusted, trusted
+    try:
+        yield
+    finally:
+        _GATE.trusted = before
 
 
 def check_import_path(value: str) -> str:
@@ -46,6 +80,12 @@ def import_object(key: str, path: str) -> Any:
     package, _, name = path.partition(":")
     if not package or not name:
         raise ModelError(f"{key} is '{path}': expected an import path such as 'my_package.my_module:name'")
+    origin = _GATE.origin
+    if origin is not None and not _GATE.trusted:
+        raise UntrustedCodeError(
+            f"{origin} names code that would run with your rights: {key} = '{path}'; "
+            "look at it, and add --trust where you know it"
+        )
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
@@ -59,9 +99,17 @@ def import_object(key: str, path: str) -> Any:
         ) from error
 
 
-def build(key: str, path: str, arguments: Mapping[str, Any]) -> Any:
-    """What `path` makes when it is called with `arguments`; raises `ModelError` that says what failed."""
+def build(key: str, path: str, arguments: Mapping[str, Any], kind: type | None = None) -> Any:
+    """What `path` makes when it is called with `arguments`; raises `ModelError` that says what failed.
+
+    kind: a class that it must derive from, which is seen to before it is called.
+    """
     factory = import_object(key, path)
+    if kind is not None and not (isinstance(factory, type) and issubclass(factory, kind)):
+        raise ModelError(
+            f"{key} '{path}' is a {type(factory).__name__}: expected a class that derives from "
+            f"{kind.__module__}.{kind.__name__}; it was not called"
+        )
     try:
         return factory(**arguments)
     except Exception as error:  # user code may raise anything

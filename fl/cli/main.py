@@ -9,7 +9,8 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from fl.startup import ShadowedPackageError, check_one_place
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         options = build_parser().parse_args(arguments)
-        with orderly_termination():
+        with orderly_termination(), _foreign_code(options):
             code: int = options.call(options)
         sys.stdout.flush()
     except AirdpError as error:
@@ -89,6 +90,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A full or failing disk, most likely.
         return _refuse(error)
     return code
+
+
+@contextmanager
+def _foreign_code(options: argparse.Namespace) -> Iterator[None]:
+    """A command that reads folders of runs imports none of the code that these name, unless it was given --trust."""
+    folders = [folder for folder in (vars(options).get("folder"), *vars(options).get("folders", ())) if folder]
+    if not folders:
+        yield
+        return
+    from fl.import_path import code_of, trusted_code
+
+    with code_of(folders[0]), trusted_code(vars(options).get("trust", False)):
+        yield
 
 
 def _refuse(error: Exception) -> int:

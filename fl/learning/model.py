@@ -48,9 +48,7 @@ def import_module(path: str, arguments: Mapping[str, Any], seed: int) -> nn.Modu
     """Build `package.module:Name` with `arguments`; raises `ModelError` that says what failed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = build("model.module", path, arguments)
-    if not isinstance(model, nn.Module):
-        raise ModelError(f"model.module '{path}' made a {type(model).__name__}: expected a torch.nn.Module")
+        model: nn.Module = build("model.module", path, arguments, nn.Module)
     if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
         raise ModelError(
             f"model.module '{path}' has lazy layers, whose start would not depend on the seed alone; give their sizes"

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import ConfigError, ModelError, RunFolderError
+from fl.import_path import code_of
 from fl.learning.convergence import Bound, Constants, Form, UplinkRecord, convergence_bound
 from fl.learning.curvature import hessian_extremes, loss_and_gradient
 from fl.learning.server.algorithms import UpcycledFL
@@ -102,7 +103,13 @@ def estimate_constants(
 
     on_progress: called with the done fraction. Needs the run's data; the same folder gives the same numbers.
     """
-    given = dict(given or {})
+    with code_of(folder.path):
+        return _estimate(folder, dict(given or {}), on_progress)
+
+
+def _estimate(
+    folder: RunFolder, given: dict[str, float], on_progress: Callable[[float], None] | None
+) -> EstimatedConstants:
     unknown = set(given) - set(GIVEN)
     if unknown:
         raise ConfigError(f"no constant '{min(unknown)}' in the convergence bound: expected one of {', '.join(GIVEN)}")
@@ -166,7 +173,8 @@ def record_of_run(folder: RunFolder) -> UplinkRecord:
     clip_norms = np.array([mechanism.clip_norm for mechanism in mechanisms])
     scales = np.ones(len(mechanisms)) if literal else clip_norms
     per_unit = scales / np.array([mechanism.alpha_u for mechanism in mechanisms])
-    algorithm = make_algorithm(config)
+    with code_of(folder.path):
+        algorithm = make_algorithm(config)
     mu = algorithm.proximal_mu
     return UplinkRecord(
         proximal_mu=mu,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from calibration.record import parse_record
 from fl.errors import RunFolderError
+from fl.import_path import code_of
 from fl.learning.server.algorithms import ServerState, advance
 from fl.learning.workforce import Workforce
 from fl.nodes.calibrated import CalibrationCheck
@@ -302,7 +303,8 @@ def _same_model(
     sums = {attempt.uplink: attempt.values for attempt in attempts if attempt.outcome == RELEASED}
     if checkpoint is None or not start.exists() or any(n not in sums for n in range(1, checkpoint.uplink + 1)):
         return None
-    state, algorithm = ServerState(read_array(start)), make_algorithm(config)
+    with code_of(folder.path):
+        state, algorithm = ServerState(read_array(start)), make_algorithm(config)
     for uplink in range(1, checkpoint.uplink + 1):
         values = sums[uplink]
         if values is None:

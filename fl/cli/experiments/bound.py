@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (symbol, meaning) in CONSTANTS.items():
         metavar = "F" if name == "optimum" else symbol.upper()
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, metavar=metavar, help=meaning)
+    parser.add_argument("--trust", action="store_true", help="import code that the folder's config names")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
 
 

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
     parser.add_argument("folder", type=Path, metavar="RUN", help="folder of a run that was recorded (run --record)")
     parser.add_argument("--uplink", type=int, metavar="N", help="replay this uplink alone (default: all captures)")
+    parser.add_argument("--trust", action="store_true", help="import code that the folder's config names")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 

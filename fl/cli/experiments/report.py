@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--speed", action="store_true", help="measure this machine, and say how far the trials were from its sgemm"
     )
+    parser.add_argument("--trust", action="store_true", help="import code that the folder's config names")
     parser.add_argument("--json", action="store_true", help="print one JSON object with every number of the page")
 
 

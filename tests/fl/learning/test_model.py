@@ -34,20 +34,24 @@ def not_a_module():
     return 3
 
 
-def normalised():
-    return nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
+class Normalised(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(6, 3), nn.BatchNorm1d(3))
 
 
-def dropping():
-    return nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5))
+class Dropping(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(6, 3), nn.Dropout(0.5))
 
 
-def lazy():
-    return nn.LazyLinear(3)
+class Lazy(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.LazyLinear(3))
 
 
-def failing():
-    raise KeyError("no such thing")
+class Failing(nn.Module):
+    def __init__(self):
+        raise KeyError("no such thing")
 """
     )
     (tmp_path / "broken_syntax.py").write_text("class Net(:\n")
@@ -109,11 +113,11 @@ def test_a_users_module_is_built_with_its_arguments_from_the_seed(user_module: s
         ("broken_syntax:Net", "cannot be imported"),
         ("broken_import:Net", "cannot be imported"),
         ("..relative:Net", "cannot be imported"),
-        ("user_nets:failing", "cannot be built"),
-        ("user_nets:not_a_module", "expected a torch.nn.Module"),
-        ("user_nets:normalised", r"has BatchNorm1d.*nn\.GroupNorm"),
-        ("user_nets:dropping", "has dropout"),
-        ("user_nets:lazy", "has lazy layers"),
+        ("user_nets:Failing", "cannot be built"),
+        ("user_nets:not_a_module", "is a function: expected a class that derives from torch.nn"),
+        ("user_nets:Normalised", r"has BatchNorm1d.*nn\.GroupNorm"),
+        ("user_nets:Dropping", "has dropout"),
+        ("user_nets:Lazy", "has lazy layers"),
     ],
 )
 def test_what_cannot_be_a_model_is_refused_with_its_path(user_module: str, path: str, message: str) -> None:
