@@ -27,7 +27,7 @@ def test_every_data_file_of_the_packages_is_installed() -> None:
     assert installed == {
         path
         for top in TOPS
-        for suffix in ("css", "grc", "html", "toml", "typed")
+        for suffix in ("LICENSE", "css", "grc", "html", "js", "toml", "typed")
         for path in (ROOT / top).rglob(f"*.{suffix}")
     }
     assert installed

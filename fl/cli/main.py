@@ -24,6 +24,7 @@ COMMANDS = {
     "calibrate": ("labs", "measure a lab's noise and links, or check a record of them"),
     "validate": ("labs", "attack a lab's privacy claim: claimed against measured separation of neighbours"),
     "replay": ("experiments", "a run's captures through the receiver again: does the same come out?"),
+    "live": ("experiments", "a page about a run in the browser, while it goes on or afterwards"),
     "inspect": ("experiments", "pictures and numbers of one radio uplink"),
     "ledger": ("privacy", "verify a run's privacy ledger and recompute epsilon"),
     "audit": ("privacy", "lower bounds of epsilon from the canaries of a run, beside what is claimed"),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import RunFolderError
+from fl.inspect.bounded_files import read_arrays
 from fl.privacy.ledger import read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.statement import PrivacyStatement, state_privacy
@@ -243,9 +244,7 @@ def _is_number(value: object) -> bool:
 def read_snapshot(path: Path) -> Snapshot:
     """The arrays of an uplink, each of the kind and shape that belongs to it, and finite."""
     try:
-        # Opened here because numpy leaves its own handle open when the archive is damaged.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: np.asarray(file[name]) for name in _LAYOUT}
+        arrays = read_arrays(path, _LAYOUT)
         _check_arrays(arrays)
     except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
         raise RunFolderError(
@@ -253,6 +252,17 @@ def read_snapshot(path: Path) -> Snapshot:
         ) from error
     values: dict[str, Any] = {name: array if array.ndim else array.item() for name, array in arrays.items()}
     return Snapshot(**values)
+
+
+def read_waterfall(path: Path) -> NDArray[np.float32] | None:
+    """Power density of an uplink in dBFS/Hz over time and frequency (rows, F), in FFT order; None in older files."""
+    try:
+        rows = read_arrays(path, ["waterfall_db"]).get("waterfall_db")
+        if rows is not None and (rows.dtype.kind != "f" or rows.ndim != 2 or not np.isfinite(rows).all()):
+            raise ValueError(f"'waterfall_db' is {rows.dtype} of shape {rows.shape}")
+    except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
+        raise RunFolderError(f"{path} is damaged: {error}; inspect another round, or run again") from error
+    return None if rows is None else rows.astype(np.float32)
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:

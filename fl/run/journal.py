@@ -29,6 +29,7 @@ from fl.nodes.stage import Beginning
 from fl.run.captures import CaptureFolder
 from fl.run.config import Record, RunConfig
 from fl.run.folder import RunFolder
+from fl.run.log import LogHandler, RunLog
 from fl.run.recorder import Tapes, UplinkRecorder
 from hardware.foundation.durable import append_durably
 from hardware.lab.opened import OpenLab
@@ -42,9 +43,10 @@ class RunJournal:
     def __init__(self, folder: RunFolder, config: RunConfig) -> None:
         self._folder, self._config = folder, config
         self._noise = NoiseLine()
+        self.log = RunLog(folder.path)
         self._tapes: Tapes | None = None
         self._recorder: UplinkRecorder | None = None
-        self._watchers: Sequence[Watcher] = (self._noise,)
+        self._watchers: Sequence[Watcher] = (self._noise, self.log)
         self._authorised_seq: int | None = None
 
     def tap(self, lab: OpenLab) -> None:
@@ -57,7 +59,7 @@ class RunJournal:
         if self._tapes is not None:
             captures = CaptureFolder.of(self._folder.path)
             self._recorder = UplinkRecorder(captures, self._config, uplink, self._tapes)
-            self._watchers = (self._noise, *self._recorder.watchers)
+            self._watchers = (self._noise, self.log, *self._recorder.watchers)
         watch(uplink, [self])
 
     def start(self, model: NDArray[np.float32]) -> None:
@@ -96,12 +98,14 @@ class RunJournal:
         if self._recorder is not None:
             self._recorder.reserve()
 
-    def authorised(self, seq: int) -> None:
-        """The uplink is charged with this row of the ledger."""
+    def authorised(self, uplink: int, seq: int) -> None:
+        """The uplink `uplink` is charged with this row of the ledger."""
         self._authorised_seq = seq
+        self.log.state("authorise", uplink)
 
     def released(self, values: NDArray[np.float32]) -> None:
         """The uplink is over, and this is its sum."""
+        self.log.state("done")
         self._finish(values)
 
     def close(self) -> None:
@@ -126,9 +130,19 @@ class RunJournal:
 
 @contextmanager
 def journal_of(folder: RunFolder, config: RunConfig) -> Iterator[RunJournal]:
-    """A journal that is closed however the block is left."""
+    """A journal that is closed however the block is left. What the program logs meanwhile is in the run's log."""
     journal = RunJournal(folder, config)
+    handler = LogHandler(journal.log)
+    _LOG.addHandler(handler)
+    journal.log.say("run", state="started")
+    reason = ""
     try:
         yield journal
+    except BaseException as error:
+        reason = str(error) or type(error).__name__
+        raise
     finally:
         journal.close()
+        journal.log.say("run", state="ended", reason=reason)
+        _LOG.removeHandler(handler)
+        journal.log.close()

@@ -142,6 +142,11 @@ class RunResult:
         }
 
 
+def default_folder(config: RunConfig) -> Path:
+    """Where a run goes that nobody has given a place: runs/NAME-TIME."""
+    return Path("runs") / f"{config.name}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+
+
 def run_experiment(
     config: RunConfig,
     out: Path | None,
@@ -153,7 +158,7 @@ def run_experiment(
     if out is None:
         if resume:
             raise RunFolderError("--resume needs --out: the folder of the run that shall go on")
-        out = Path("runs") / f"{config.name}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+        out = default_folder(config)
     folder = RunFolder(out)
     fresh = is_unused(out)
     if not fresh:
@@ -330,7 +335,7 @@ class _Run:
         def authorise() -> None:
             self.journal.reserve()
             rows.append(self.ledger.authorise(plan.mechanism))
-            self.journal.authorised(rows[0])
+            self.journal.authorised(plan.uplink, rows[0])
 
         try:
             aggregate = self.uplink.exchange(plan, updates, authorise)

@@ -3,6 +3,7 @@
 import argparse
 import json
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run in --out; starts it where there is none"
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="serve a page about the run meanwhile, as `airdp live` does for any run"
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="where --live serves it (default: 127.0.0.1:8750, or any free port)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
@@ -55,7 +62,16 @@ def call(options: argparse.Namespace) -> int:
     )
     started = time.perf_counter()
     changes_db: list[float] = []
-    with Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive) as progress:
+    out = options.out
+    with ExitStack() as stack:
+        if options.live:
+            from fl.dashboard.beside import page_beside
+            from fl.run.runner import default_folder
+
+            out = out or default_folder(config)
+            url = stack.enter_context(page_beside(out, options.listen))
+            PROGRESS.print(f"live page: {url}", soft_wrap=True)
+        progress = stack.enter_context(Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive))
         task = progress.add_task(config.name, total=config.last_uplink, state="loading data")
 
         def on_uplink(metrics: "UplinkMetrics") -> None:
@@ -64,7 +80,7 @@ def call(options: argparse.Namespace) -> int:
             state = f"accuracy {100 * metrics.accuracy:5.1f} %  epsilon {shown(metrics.epsilon)} ({metrics.label})"
             progress.update(task, completed=metrics.uplink, state=state)
 
-        result = run(config, options.out, resume=options.resume, on_uplink=on_uplink)
+        result = run(config, out, resume=options.resume, on_uplink=on_uplink)
     seconds = time.perf_counter() - started
     if changes_db:
         PROGRESS.print(
