@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fl.bench.gnuradio_side import missing_gnuradio
+from fl.bench.live_page import live_page
 from fl.bench.local_round import local_round
 from fl.bench.measure import Measurement
 from fl.bench.modem import modem
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "paper-uplink": Benchmark(paper_uplink),
     "radio-uplink": Benchmark(radio_uplink),
     "radio-uplink-multipath": Benchmark(radio_uplink_multipath),
+    "live-page": Benchmark(live_page),
     "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
     "modem": Benchmark(modem, missing_gnuradio),
     "sync": Benchmark(sync, missing_gnuradio),

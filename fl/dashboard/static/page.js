@@ -107,7 +107,7 @@ function drawTiles() {
   put("uplinks-note", seen.rows.length ? `${shown(last("rounds"))} model steps, ${shown(last("seconds"), 3)} s each uplink` : "");
   put("sigma", shown(last("sigma")), last("sigma"));
   $("progress").style.width = `${run.uplinks ? 100 * made / run.uplinks : 0}%`;
-  const first = seen.privacy && seen.privacy.statements && seen.privacy.statements[0];
+  const first = seen.privacy && seen.privacy.authorised && seen.privacy.statements[0];
   const goal = run.budget_epsilon > 0 ? `of a budget of ${shown(run.budget_epsilon)}` : `target ${shown(run.target_epsilon)}, no budget`;
   const spent = first ? first.epsilon[run.accountant] ?? first.epsilon.exact : null;
   put("epsilon", first ? shown(spent) : "–", spent);
@@ -117,7 +117,7 @@ function drawTiles() {
 function drawPrivacy() {
   const box = $("privacy"), said = seen.privacy, { run } = seen;
   box.replaceChildren();
-  if (!said) { box.append(make("p", "note", "nothing was sent yet")); return; }
+  if (!said || said.authorised === 0) { box.append(make("p", "note", "nothing was sent yet")); return; }
   if (said.error) { box.append(make("p", "chip bad", "the privacy of this run is unknown, so infinite")); box.append(make("p", "note", said.error)); return; }
   const goal = run.budget_epsilon > 0 ? run.budget_epsilon : run.target_epsilon;
   for (const one of said.statements) {
@@ -281,9 +281,9 @@ function drawNoise() {
   if (!seen.noise.length) return;
   const db = value => finite(value) > 0 ? 10 * Math.log10(2 * value) : null;
   if (good.length) {
-    const edge = name => ({ label: name, stroke: "transparent", width: 0, points: { show: false } });
+    const edge = label => ({ label, class: "edge", stroke: "transparent", width: 0, points: { show: false } });
     const few = good.length < 40, line = (label, stroke) => ({ label, stroke: colour(stroke), points: { show: few, size: 4 } });
-    plot("plot-noise", [edge(""), edge(""), line("in silence", "blue"), edge(""), edge(""), line("with the jammer", "orange")], [
+    plot("plot-noise", [edge("a"), edge("b"), line("in silence", "blue"), edge("c"), edge("d"), line("with the jammer", "orange")], [
       good.map((one, place) => one.attempt ? one.uplink + .1 * one.attempt : one.uplink ?? place),
       good.map(one => db(one.ci[1])), good.map(one => db(one.ci[0])), good.map(one => db(one.noise_var_real)),
       good.map(one => one.with_jammer_ci ? db(one.with_jammer_ci[1]) : null), good.map(one => one.with_jammer_ci ? db(one.with_jammer_ci[0]) : null),

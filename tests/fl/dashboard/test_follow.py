@@ -136,7 +136,7 @@ def test_a_transmission_on_the_air_does_not_make_epsilon_jump(radio_run: Path, t
     assert privacy.said is not None
     before = privacy.said["statements"][0]["epsilon"]["exact"]
     ledger = Ledger.open(folder / "ledger.jsonl", resumed=False)
-    mechanism = next(reversed(ledger.mechanisms.values()))
+    mechanism = list(ledger.mechanisms.values())[-1]
     ledger.authorise(RoundMechanism.from_json({**mechanism.to_json(), "uplink": 6}))
     now = 1.0
     privacy.update(running=True)

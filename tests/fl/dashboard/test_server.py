@@ -151,6 +151,7 @@ def test_no_more_pages_than_a_few(radio_run: Path, monkeypatch: pytest.MonkeyPat
             assert await first.read_message() is not None
             second = await websocket_connect(address)
             assert await second.read_message() is None
+            second.close()
         return second.close_reason
 
     assert served(radio_run, LOCAL, ask) == "no more than 1 pages at once"
