@@ -7,8 +7,8 @@ from typing import Any
 from fl.dashboard.numbers import inner, number, text
 from fl.errors import RunFolderError
 from fl.inspect.bounded_files import Tail, read_bounded
+from fl.nodes.journal.log import NAME
 from fl.run.folder import RunFolder
-from fl.run.log import NAME
 
 MOST_LINES = 300
 MOST_NODES = 1000

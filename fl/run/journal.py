@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fl.nodes.journal.log import LogHandler, RunLog
 from fl.nodes.journal.noise import NoiseLine
 from fl.nodes.journal.watch import Watcher, watch
 from fl.nodes.messages import Message
@@ -29,7 +30,6 @@ from fl.nodes.stage import Beginning
 from fl.run.captures import CaptureFolder
 from fl.run.config import Record, RunConfig
 from fl.run.folder import RunFolder
-from fl.run.log import LogHandler, RunLog
 from fl.run.recorder import Tapes, UplinkRecorder
 from hardware.foundation.durable import append_durably
 from hardware.lab.opened import OpenLab

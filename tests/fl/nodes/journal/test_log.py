@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from fl.nodes.journal.log import NAME, LogHandler, RunLog
 from fl.run import run
-from fl.run.log import NAME, LogHandler, RunLog
 from tests.fl.nodes.small_runs import small_run
 
 pytestmark = pytest.mark.usefixtures("one_thread", "no_figures", "no_waiting")
