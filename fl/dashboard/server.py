@@ -31,6 +31,7 @@ FRAMES_PER_S = 20
 DEFAULT_PORT = 8750
 MOST_BROWSERS = 16
 _STATIC = Path(__file__).parent / "static"
+_HERE_4, _HERE_6 = ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128")
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _MOST_QUEUED_BYTES = 4 << 20
 
@@ -46,7 +47,7 @@ class Listening:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""
-        return self.host == "localhost" or _loopback(self.host)
+        return self.host == "localhost" or _stays_here(self.host)
 
     def url(self, port: int) -> str:
         """What to give to a browser."""
@@ -65,9 +66,9 @@ def _own_address() -> str:
             return socket.gethostname()
 
 
-def _loopback(host: str) -> bool:
+def _stays_here(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host) in (_HERE_4 if "." in host else _HERE_6)
     except ValueError:
         return False
 
