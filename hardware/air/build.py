@@ -9,22 +9,32 @@ from hardware.lab.model import Lab
 
 
 def build_medium(
-    lab: Lab, seed: int, *, sample_rate_hz: float | None = None, latency_samples: int = 0, listening: bool = True
+    lab: Lab,
+    seed: int,
+    *,
+    sample_rate_hz: float | None = None,
+    latency_samples: int = 0,
+    listening: bool = True,
+    mixed_rates: bool = False,
 ) -> Medium:
     """The air of a lab's [medium] section, with all of its radios in it.
 
     What is given as a largest value (delays, crystals) is drawn for each radio from the seed and the radio's name.
     sample_rate_hz: instead of the lab's. latency_samples: that every link has besides its delay. listening: whether
-    those that receive in this lab do so from the start.
+    those that receive in this lab do so from the start. mixed_rates: see `Medium`.
     """
     settings = medium_of(lab)
-    medium = Medium(lab.sample_rate_hz if sample_rate_hz is None else sample_rate_hz, seed, clock_mode=lab.clock_mode)
+    rate_hz = lab.sample_rate_hz if sample_rate_hz is None else sample_rate_hz
+    medium = Medium(rate_hz, seed, clock_mode=lab.clock_mode, mixed_rates=mixed_rates)
     randomness = Randomness(seed)
     for radio in lab.radios:
         medium.add_radio(
             radio.name, settings.front_end_of(radio.name, randomness), receives=listening and radio.receives
         )
     for sender in lab.radios:
+        leakage = settings.leakage_of(sender.name)
+        if leakage is not None:
+            medium.set_link(sender.name, sender.name, replace(leakage, delay_samples=float(latency_samples)))
         for receiver in lab.radios:
             if receiver is not sender:
                 link = settings.link_of(sender.name, randomness, receiver.name)

@@ -9,6 +9,10 @@ flat link with a whole delay the cost is one complex multiplication and addition
 with x after the sender's front end, h and D the link's taps and delay, f the difference of the carriers in cycles per
 sample, theta and z the receiver's phase noise and thermal noise; then come the receiver's gain, mixer and converter.
 With free-running clocks x is also resampled. The clock is virtual: it moves when somebody receives, and nobody sleeps.
+
+Radios may have rates of their own (`mixed_rates`). A sender and a receiver whose rates or carriers then differ share a
+part of their bands: that part is converted to the receiver's rate, the rest is filtered out, and the path is longer by
+what the filter looks ahead (`phy.resampling`). So are filters of a radio that are narrower than its rate (`analogue`).
 """
 
 import cmath
@@ -19,8 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import caxpy
 
+from hardware.air.analogue import AnalogueFilters
 from hardware.air.front_end import FrontEnd
 from hardware.air.link import Link
+from hardware.air.mixed_rates import LEAST_OVERLAP, Path, path_between
 from hardware.air.noise import Oscillator, Purpose, Randomness, ThermalNoise
 from hardware.lab.clock import ClockMode
 from hardware.radio.errors import HardwareError, LateError, RxOverflowError
@@ -41,8 +47,11 @@ class _Station:
     oscillator: Oscillator | None
     noise: ThermalNoise | None
     receives: bool
+    crystal_ratio: float
+    # Samples per sample of an exact clock at the medium's rate.
     clock_ratio: float
     settings: RadioSettings | None = None
+    filters: AnalogueFilters | None = None
     sending_until: int = 0
     taken_until: int = 0
     kept_from: int = 0
@@ -53,7 +62,8 @@ class Medium:
     """Radios by name and the links between them. All sample indices are those of the radio they belong to.
 
     default_link: of every pair for which `set_link` was not called. history_samples: how far a receiver that nobody
-    reads stays behind the clock before it loses samples.
+    reads stays behind the clock before it loses samples. mixed_rates: whether radios may have other rates than
+    `sample_rate_hz`.
     """
 
     def __init__(
@@ -64,6 +74,7 @@ class Medium:
         clock_mode: ClockMode = ClockMode.SHARED,
         default_link: Link | None = None,
         history_samples: int = 1 << 22,
+        mixed_rates: bool = False,
     ) -> None:
         if not (math.isfinite(sample_rate_hz) and sample_rate_hz > 0):
             raise HardwareError(f"sample_rate_hz is {sample_rate_hz}: expected a finite number above 0")
@@ -71,6 +82,7 @@ class Medium:
             raise HardwareError(f"history_samples is {history_samples}: expected at least 1")
         self.sample_rate_hz = sample_rate_hz
         self.clock_mode = clock_mode
+        self.mixed_rates = mixed_rates
         self._randomness = Randomness(seed)
         self._default_link = default_link or Link()
         self._history = history_samples
@@ -92,12 +104,16 @@ class Medium:
         noise = (
             ThermalNoise(self._randomness, name, front_end.noise_var_complex) if front_end.noise_var_complex else None
         )
-        self._stations[name] = _Station(name, front_end, oscillator, noise, receives, ratio)
+        self._stations[name] = _Station(name, front_end, oscillator, noise, receives, ratio, ratio)
 
     def set_link(self, sender: str, receiver: str, link: Link) -> None:
-        """The path from `sender` to `receiver`, from its next burst on."""
+        """The path from `sender` to `receiver`, from its next burst on. A radio hears itself where it has one."""
         self._links[self._station(sender).name, self._station(receiver).name] = link
         self._taps.pop((sender, receiver), None)
+
+    def set_filters(self, name: str, filters: AnalogueFilters) -> None:
+        """What a radio's own filters let pass, from its next burst on."""
+        self._station(name).filters = filters
 
     def set_receiving(self, name: str, receives: bool) -> None:
         """Let a radio hear from now on what is sent, or forget what it has not received and hear nothing more."""
@@ -141,26 +157,36 @@ class Medium:
 
     def reaches(self, sender: str, receiver: str) -> bool:
         """Whether a receiver is tuned to where a sender would be heard."""
-        ends = self._station(sender), self._station(receiver)
-        sending = ends[0].settings
-        return ends[0] is not ends[1] and sending is not None and self._in_band(sending, ends[1])
+        sending, receiving = self._station(sender), self._station(receiver)
+        return sending.settings is not None and self._hears(receiving, sending)
+
+    def _hears(self, receiver: _Station, sender: _Station) -> bool:
+        if receiver is sender and (sender.name, sender.name) not in self._links:
+            return False
+        return self._in_band(self._tuned(sender.name), receiver)
 
     def cfo_hz(self, sender: str, receiver: str) -> float:
         """Carrier of `sender` minus that of `receiver`, both as their crystals make them."""
         sending, receiving = self._tuned(sender), self._tuned(receiver)
         # Written so that a small offset does not drown in the digits of the carriers.
         return (sending.tx_center_hz - receiving.rx_center_hz) + (
-            sending.tx_center_hz * (self._station(sender).clock_ratio - 1.0)
-            - receiving.rx_center_hz * (self._station(receiver).clock_ratio - 1.0)
+            sending.tx_center_hz * (self._station(sender).crystal_ratio - 1.0)
+            - receiving.rx_center_hz * (self._station(receiver).crystal_ratio - 1.0)
         )
 
     def tune(self, name: str, settings: RadioSettings) -> None:
-        """Set a radio from its next burst or capture on."""
-        if settings.sample_rate_hz != self.sample_rate_hz:
+        """Set a radio from its next burst or capture on. With another rate its count is another one."""
+        station = self._station(name)
+        if settings.sample_rate_hz != self.sample_rate_hz and not self.mixed_rates:
             raise HardwareError(
                 f"{name} is set to {settings.sample_rate_hz:g} S/s: the simulated air runs at {self.sample_rate_hz:g}"
             )
-        self._station(name).settings = settings
+        station.settings = settings
+        ratio = station.crystal_ratio * (settings.sample_rate_hz / self.sample_rate_hz)
+        if ratio != station.clock_ratio:
+            station.clock_ratio = ratio
+            station.pages.clear()
+            station.kept_from = station.taken_until = station.sending_until = self._counter(station)
 
     def settings(self, name: str) -> RadioSettings:
         """What a radio is set to."""
@@ -190,8 +216,13 @@ class Medium:
         # Receivers at the same distance and with the same clock hear the same: shifting samples is what costs time.
         shifted: dict[tuple[float, float], tuple[NDArray[np.complex64], int]] = {}
         for receiver in self._stations.values():
-            if receiver.receives and receiver is not sender and self._in_band(settings, receiver):
+            if receiver.receives and self._hears(receiver, sender):
                 link = self.link(name, receiver.name)
+                path = self._path(sender, receiver)
+                if path is not None:
+                    arrived = path.taken(radiated, start_sample, link.delay_samples)
+                    self._propagate(sender, receiver, *arrived, scale)
+                    continue
                 drift_ppm = (sender.clock_ratio - receiver.clock_ratio) / receiver.clock_ratio * 1e6
                 key = (drift_ppm, link.delay_samples)
                 if key not in shifted:
@@ -201,7 +232,26 @@ class Medium:
     def _in_band(self, sending: RadioSettings, receiver: _Station) -> bool:
         if receiver.settings is None:
             return False
-        return abs(sending.tx_center_hz - receiver.settings.rx_center_hz) <= receiver.settings.bandwidth_hz / 2
+        offset_hz = abs(sending.tx_center_hz - receiver.settings.rx_center_hz)
+        if self.mixed_rates:
+            # Their bands overlap, by more than the edges of the filters between them.
+            overlap_hz = (sending.sample_rate_hz + receiver.settings.sample_rate_hz) / 2 - offset_hz
+            return overlap_hz > LEAST_OVERLAP * sending.sample_rate_hz
+        return offset_hz <= receiver.settings.bandwidth_hz / 2
+
+    def _path(self, sender: _Station, receiver: _Station) -> Path | None:
+        """How samples get from one to the other where more than delay and drift are between them."""
+        if not self.mixed_rates:
+            return None
+        sending, receiving = self._tuned(sender.name), self._tuned(receiver.name)
+        return path_between(
+            sending.sample_rate_hz,
+            receiving.sample_rate_hz,
+            self.cfo_hz(sender.name, receiver.name),
+            sender.clock_ratio / receiver.clock_ratio,
+            (sender.filters, receiver.filters),
+            drifts=self.clock_mode is ClockMode.FREE_RUNNING,
+        )
 
     def _propagate(
         self, sender: _Station, receiver: _Station, samples: NDArray[np.complex64], first: int, scale: float

@@ -18,6 +18,7 @@ from hardware.lab.model import Lab
 from hardware.lab.section import BackendSection
 from hardware.radio.errors import HardwareError
 from phy.errors import AirdpError
+from phy.units import db_to_amplitude_ratio
 
 SECTION = "medium"
 """Its name."""
@@ -41,6 +42,9 @@ class RadioMedium(Section):
     """Mean power gain of the sender's links, over all taps."""
     receive_gain_db: Finite = 0.0
     """What links into this radio have besides: where its antenna is, for an observer nearer or further than the ps."""
+    leakage_db: Finite | None = None
+    """Power gain from the radio's transmitter into its own receiver: poor isolation, or a cable with an attenuator; not
+    given: a radio does not hear itself."""
     phase_rad: Finite = 0.0
     """Phase of a static link; Rayleigh links have random ones."""
     fading: Annotated[FadingKind, choice(FadingKind)] = FadingKind.STATIC
@@ -141,6 +145,11 @@ class MediumSettings(RadioMedium, BackendSection):
         drawn = float(randomness.generator(Purpose.DELAY, sender).uniform(0.0, 1.0)) * self.max_delay_samples
         gain_db = 0.0 if receiver is None else self._of(receiver).receive_gain_db
         return self._of(sender).link(drawn, gain_db)
+
+    def leakage_of(self, name: str) -> Link | None:
+        """The path from a radio into itself, where there is one."""
+        leakage_db = self._of(name).leakage_db
+        return None if leakage_db is None else Link(StaticFading((db_to_amplitude_ratio(leakage_db),)))
 
     def _of(self, name: str) -> RadioMedium:
         own = self.radio.get(name)

@@ -19,11 +19,21 @@ from hardware.virtual.shared_time import AntennaT, SharedTime
 class Antennas(Generic[AntennaT]):
     """The radios by name. make: one of them, under the lock that it is given.
 
-    paced: time is driven from outside by `run_for`, and no stream holds it up.
+    paced: time is driven from outside by `run_for`, and no stream holds it up. mixed_rates: radios of different rates
+    hear each other, in one time; otherwise each rate has a time of its own.
     """
 
-    def __init__(self, lab: Lab, seed: int, paced: bool, make: Callable[[LabRadio, threading.Lock], AntennaT]) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        seed: int,
+        paced: bool,
+        make: Callable[[LabRadio, threading.Lock], AntennaT],
+        *,
+        mixed_rates: bool = False,
+    ) -> None:
         self.lab, self.seed, self.paced = lab, seed, paced
+        self._mixed_rates = mixed_rates
         self.lock = threading.Lock()
         self.radios = {radio.name: make(radio, self.lock) for radio in lab.radios}
         self._times: dict[int, SharedTime[AntennaT]] = {}
@@ -66,7 +76,7 @@ class Antennas(Generic[AntennaT]):
     def retune(self, radio: AntennaT) -> None:
         """Take over a radio's settings, and whether it listens."""
         time = self._time_of[radio.name]
-        if time.rate_hz == radio.rate_hz:
+        if self._mixed_rates or time.rate_hz == radio.rate_hz:
             time.tune(radio)
             return
         time.leave(radio)
@@ -77,9 +87,11 @@ class Antennas(Generic[AntennaT]):
         self.run(radio)
 
     def _settle(self, radio: AntennaT) -> None:
-        rate_hz = radio.rate_hz
+        rate_hz = round(self.lab.sample_rate_hz) if self._mixed_rates else radio.rate_hz
         if rate_hz not in self._times:
-            self._times[rate_hz] = SharedTime(self.lab, rate_hz, self.seed, self._block, self._workers)
+            self._times[rate_hz] = SharedTime(
+                self.lab, rate_hz, self.seed, self._block, self._workers, mixed_rates=self._mixed_rates
+            )
         self._time_of[radio.name] = self._times[rate_hz]
         self._times[rate_hz].join(radio)
 

@@ -1,4 +1,4 @@
-"""Virtual time of the radios that run at one sample rate, and the steps in which it advances.
+"""Virtual time of radios that hear each other, and the steps in which it advances.
 
 A step goes to the nearest end of a block of any open stream, or to the next multiple of `LONGEST_STEP`. So its ends
 follow from what clients did alone, not from when they did it, and every sample comes out the same, bit for bit.
@@ -82,19 +82,33 @@ AntennaT = TypeVar("AntennaT", bound=Antenna)
 
 
 class SharedTime(Generic[AntennaT]):
-    """Of radios at one rate. They hear each other; those of another time do not."""
+    """Of radios at one rate, or with `mixed_rates` at any. They hear each other; those of another time do not."""
 
-    def __init__(self, lab: Lab, rate_hz: int, seed: int, block: int, workers: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        rate_hz: int,
+        seed: int,
+        block: int,
+        workers: ThreadPoolExecutor,
+        *,
+        mixed_rates: bool = False,
+    ) -> None:
         self._workers = workers
         self.rate_hz = rate_hz
         self.latency_samples = latency_samples(lab, seed)
         self.medium = build_medium(
-            lab, seed, sample_rate_hz=rate_hz, latency_samples=self.latency_samples, listening=False
+            lab,
+            seed,
+            sample_rate_hz=rate_hz,
+            latency_samples=self.latency_samples,
+            listening=False,
+            mixed_rates=mixed_rates,
         )
         self.medium.new_block(block)
         self.radios: list[AntennaT] = []
         self._order = {radio.name: index for index, radio in enumerate(lab.radios)}
-        # Both in samples of an exact clock.
+        # Both in samples of an exact clock at `rate_hz`.
         self._time = 0.0
         self._due = 0.0
 
@@ -120,8 +134,11 @@ class SharedTime(Generic[AntennaT]):
         self.medium.set_receiving(radio.name, receives=False)
 
     def tune(self, radio: AntennaT) -> None:
-        """Take over a radio's settings, from the next step on."""
+        """Take over a radio's settings, from the next step on. With another rate its counter is another one."""
+        before = self.medium.clock_ratio(radio.name)
         self.medium.tune(radio.name, radio.settings())
+        if self.medium.clock_ratio(radio.name) != before:
+            radio.counter = self._count(radio, self._time)
         self.medium.set_receiving(radio.name, receives=radio.listens)
 
     def run(self) -> None:
@@ -149,7 +166,9 @@ class SharedTime(Generic[AntennaT]):
                 yield (radio.counter + samples) / ratio
 
     def _next_multiple(self) -> float:
-        radio = self.radios[0]
+        # Of the radio that has the most samples to handle; the first, where all have as many.
+        streaming = [radio for radio in self.radios if radio.busy] or self.radios
+        radio = max(streaming, key=lambda radio: round(self.medium.clock_ratio(radio.name), 2))
         return (radio.counter // LONGEST_STEP + 1) * LONGEST_STEP / self.medium.clock_ratio(radio.name)
 
     def _count(self, radio: AntennaT, time: float) -> int:

@@ -12,7 +12,7 @@ from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
 from hardware.virtual.iiod.chip.dds import Dds
 from hardware.virtual.iiod.chip.gain_control import GainControl, settled_db
 from hardware.virtual.iiod.chip.registers import CORE_VERSION, OVERFLOW, RX_CORE, TX_CORE, UNDERFLOW, Registers
-from hardware.virtual.iiod.chip.transceiver import Transceiver
+from hardware.virtual.iiod.chip.transceiver import XO_HZ, Transceiver
 from hardware.virtual.iiod.chip.words import Words, looped_words, rx_words
 from hardware.virtual.shared_time import Samples
 from phy.units import db_to_power_ratio
@@ -48,12 +48,16 @@ class VirtualRadio:
         self._heard_power = 0.0
 
     def settings(self) -> RadioSettings:
-        """The chip's settings as the simulated air takes them. A filter of the sender's is not simulated."""
+        """The chip's settings as the simulated air takes them: true frequencies, whatever the driver believes.
+
+        All of them come from a crystal that the driver takes to have the corrected frequency.
+        """
         chip = self.chip
+        true = XO_HZ / chip.xo_correction_hz
         return RadioSettings(
-            sample_rate_hz=chip.rate_hz,
-            tx_center_hz=chip.tx_lo_hz,
-            rx_center_hz=chip.rx_lo_hz,
+            sample_rate_hz=chip.rate_hz * true,
+            tx_center_hz=chip.tx_lo_hz * true,
+            rx_center_hz=chip.rx_lo_hz * true,
             bandwidth_hz=chip.rx_bandwidth_hz,
             tx_gain_db=chip.tx_gain_db,
             rx_gain_db=chip.rx_gain_db,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hardware.air.analogue import AnalogueFilters
 from hardware.air.settings import SECTION as MEDIUM
 from hardware.air.settings import medium_of
 from hardware.lab.model import Lab
@@ -31,9 +32,18 @@ class VirtualLab(Antennas[VirtualRadio]):
     def __init__(self, lab: Lab, seed: int, paced: bool) -> None:
         # A lab of another backend may have other converters: these radios are Plutos, and round as such.
         sections = {**lab.sections, MEDIUM: medium_of(lab).without_dac_bits()}
-        super().__init__(replace(lab, sections=sections), seed, paced, VirtualRadio)
+        super().__init__(replace(lab, sections=sections), seed, paced, VirtualRadio, mixed_rates=True)
+        for radio in self.radios.values():
+            self.retune(radio)
         self.closed_one = threading.Condition(self.lock)
         self._bytes = 0
+
+    def retune(self, radio: VirtualRadio) -> None:
+        """See `Antennas.retune`; the radio's filters are taken over too."""
+        super().retune(radio)
+        chip = radio.chip
+        filters = AnalogueFilters(chip.tx_bandwidth_hz, chip.rx_bandwidth_hz)
+        self.medium_of(radio).set_filters(radio.name, filters)
 
     def settle(self, radio: VirtualRadio) -> None:
         """Let a radio without a receive stream know what its antenna hears at this moment."""

@@ -158,7 +158,7 @@ def _attributes(settings: ChipSettings) -> list[Attribute]:
         Attribute(
             "xo_correction",
             lambda: str(chip.xo_correction_hz),
-            lambda value: setattr(chip, "xo_correction_hz", whole(value, _XO_HZ)),
+            settings.then_tune(lambda value: setattr(chip, "xo_correction_hz", whole(value, _XO_HZ))),
         ),
         Attribute("xo_correction_available", _in_ones(_XO_HZ)),
     ]

@@ -96,7 +96,7 @@ def test_streaming_of_two_transmitters_is_received_as_their_sum(uris: dict[str, 
         for radio in (one, two, receiver):
             radio.sample_rate = 4_000_000
             radio.tx_lo = radio.rx_lo = 2_450_000_000
-            radio.rx_rf_bandwidth = 4_000_000
+            radio.rx_rf_bandwidth = radio.tx_rf_bandwidth = 4_000_000
         for sender in (one, two):
             sender.tx_hardwaregain_chan0 = 0
             sender.tx_cyclic_buffer = False
