@@ -1,9 +1,11 @@
 """The analogue filters of a transceiver such as the AD9361, as far as they cut into the band.
 
-With B half of the bandwidth that a radio is set to, in Hz:
+With B half of the bandwidth that a radio is set to, in Hz, within what the filter can be tuned to:
 
-* transmit: a third-order Butterworth low-pass with its corner at 1.6 B, then a single pole at 5 B;
-* receive: a single pole (the transimpedance amplifier) at 2.5 B, then a third-order Butterworth low-pass at 1.4 B.
+* transmit: a third-order Butterworth low-pass with its corner at 1.6 B, then a single pole at 5 B; B from 625 kHz to
+  20 MHz, and from 530 kHz for the pole;
+* receive: a single pole (the transimpedance amplifier) at 2.5 B, B from 200 kHz to 20 MHz, then a third-order
+  Butterworth low-pass at 1.4 B, B from 200 kHz to 28 MHz.
 
 Sources: AD9361 Reference Manual (UG-570), "Filter guide", and the calibration of these filters in the kernel's driver
 (`ad9361_rx_bb_analog_filter_calib`, `ad9361_tx_bb_analog_filter_calib`). A filter as wide as the sample rate or wider
@@ -28,6 +30,23 @@ _LONGEST_TAPS = 8192
 
 
 @dataclass(frozen=True)
+class _LowPass:
+    """corner: relative to half of the bandwidth. lowest_hz, highest_hz: of that half."""
+
+    order: int
+    corner: float
+    lowest_hz: float
+    highest_hz: float
+
+    def corner_hz(self, bandwidth_hz: float) -> float:
+        return self.corner * min(max(bandwidth_hz / 2, self.lowest_hz), self.highest_hz)
+
+
+_TRANSMIT = (_LowPass(3, 1.6, 625e3, 20e6), _LowPass(1, 5.0, 530e3, 20e6))
+_RECEIVE = (_LowPass(1, 2.5, 200e3, 20e6), _LowPass(3, 1.4, 200e3, 28e6))
+
+
+@dataclass(frozen=True)
 class AnalogueFilters:
     """Bandwidths, both sides of the carrier together, that a radio's filters are set to."""
 
@@ -44,9 +63,9 @@ def link_taps(
     """
     taps: Taps | None = None
     if tx_bandwidth_hz is not None:
-        taps = _low_pass(1.6 * tx_bandwidth_hz / 2, 5.0 * tx_bandwidth_hz / 2, rate_hz)
+        taps = _response(_TRANSMIT, tx_bandwidth_hz, rate_hz)
     if rx_bandwidth_hz is not None:
-        receive = _low_pass(1.4 * rx_bandwidth_hz / 2, 2.5 * rx_bandwidth_hz / 2, rate_hz)
+        receive = _response(_RECEIVE, rx_bandwidth_hz, rate_hz)
         if receive is not None:
             # Its middle is the receiver's carrier, which lies below the sender's by the offset.
             turns = -offset_hz / rate_hz * np.arange(receive.size)
@@ -56,13 +75,14 @@ def link_taps(
 
 
 @lru_cache(maxsize=64)
-def _low_pass(butterworth_hz: float, single_pole_hz: float, rate_hz: float) -> Taps | None:
+def _response(filters: tuple[_LowPass, ...], bandwidth_hz: float, rate_hz: float) -> Taps | None:
     response = np.zeros(_LONGEST_TAPS)
     response[0] = 1.0
     changed = False
-    for order, corner_hz in ((3, butterworth_hz), (1, single_pole_hz)):
+    for low_pass in filters:
+        corner_hz = low_pass.corner_hz(bandwidth_hz)
         if corner_hz < _HIGHEST_CORNER * rate_hz / 2:
-            response = sosfilt(butter(order, corner_hz, fs=rate_hz, output="sos"), response)
+            response = sosfilt(butter(low_pass.order, corner_hz, fs=rate_hz, output="sos"), response)
             changed = True
     if not changed:
         return None

@@ -8,7 +8,7 @@ Unmodified clients (pyadi-iio, the iio_* tools, gr-iio) connect to `Emulator.uri
 * `virtual_lab` is all radios of a lab and their buffers under one lock.
 * `backend` opens such radios like real ones, `emulated_air` is what their air can be told.
 
-The sender's bandwidth and the FIR filters do not shape the signal; automatic gain control does not act: the gain stays
-what it was. A cyclic buffer holds nothing up and moves nothing on. The rest is common to virtual devices: see
+The FIR filters of the chip do not shape the signal. A cyclic buffer holds nothing up and moves nothing on. What is
+modelled after which source is in docs/labs/virtual-pluto.md; the rest is common to virtual devices: see
 `hardware.virtual`.
 """

@@ -9,11 +9,13 @@ import numpy as np
 from hardware.lab.model import LabRadio
 from hardware.radio.settings import RadioSettings
 from hardware.virtual.iiod.buffers import CyclicTxBuffer, RxBuffer, TxBuffer
+from hardware.virtual.iiod.chip.bist import RECEIVE, TRANSMIT, Bist
 from hardware.virtual.iiod.chip.dds import Dds
+from hardware.virtual.iiod.chip.fpga_filters import FACTOR, Decimator, Interpolator
 from hardware.virtual.iiod.chip.gain_control import GainControl, settled_db
 from hardware.virtual.iiod.chip.registers import CORE_VERSION, OVERFLOW, RX_CORE, TX_CORE, UNDERFLOW, Registers
 from hardware.virtual.iiod.chip.transceiver import XO_HZ, Transceiver
-from hardware.virtual.iiod.chip.words import Words, looped_words, rx_words
+from hardware.virtual.iiod.chip.words import Words, as_samples, as_words, looped_words, rx_words
 from hardware.virtual.shared_time import Samples
 from phy.units import db_to_power_ratio
 
@@ -32,6 +34,10 @@ class VirtualRadio:
         self.lock = lock
         self.chip = Transceiver()
         self.gain_control = GainControl()
+        self.bist = Bist()
+        # Of the FPGA; None where it passes samples as they are.
+        self.decimator: Decimator | None = None
+        self.interpolator: Interpolator | None = None
         self.dds = Dds()
         self.rx_registers = Registers({CORE_VERSION: RX_CORE})
         self.tx_registers = Registers({CORE_VERSION: TX_CORE})
@@ -58,7 +64,7 @@ class VirtualRadio:
             sample_rate_hz=chip.rate_hz * true,
             tx_center_hz=chip.tx_lo_hz * true,
             rx_center_hz=chip.rx_lo_hz * true,
-            bandwidth_hz=chip.rx_bandwidth_hz,
+            bandwidth_hz=max(chip.rx_bandwidth_hz, 1),
             tx_gain_db=chip.tx_gain_db,
             rx_gain_db=chip.rx_gain_db,
         )
@@ -86,31 +92,44 @@ class VirtualRadio:
     @property
     def can_go_on(self) -> bool:
         """See `Antenna.can_go_on`."""
-        if isinstance(self.tx, TxBuffer) and not self.tx.ready:
+        if isinstance(self.tx, TxBuffer) and not self._tx_ready(self.tx):
             return False
         return all(buffer.has_room for buffer in self.rx)
 
     def block_ends(self) -> Iterator[int]:
         """See `Antenna.block_ends`. A cyclic buffer does not set the pace."""
-        if isinstance(self.tx, TxBuffer) and self.tx.ready:
-            yield self.tx.ready
+        if isinstance(self.tx, TxBuffer) and self._tx_ready(self.tx):
+            yield self._tx_ready(self.tx)
         for buffer in self.rx:
-            yield buffer.missing
+            yield buffer.missing if self.decimator is None else self.decimator.until(buffer.missing)
         if self.rx and self.chip.receives:
             due = self.gain_control.due_samples(self.chip.gain_mode, self.rate_hz)
             if due:
                 yield due
 
+    def _tx_ready(self, buffer: TxBuffer) -> int:
+        """Samples at the chip's rate that a queue has for now."""
+        return buffer.ready if self.interpolator is None else self.interpolator.waiting + FACTOR * buffer.ready
+
     def send(self, count: int) -> Samples | None:
         """See `Antenna.send`. Too few samples in a queue leave it dry."""
+        sent = self._from_source(count)
+        return self.bist.sent(count, self.counter) if self.bist.mode == TRANSMIT else sent
+
+    def _from_source(self, count: int) -> Samples | None:
         if self.tx is None:
             return self.dds.samples(count, self.counter) if self.dds.on else None
         self.streamed_samples += count
-        if isinstance(self.tx, TxBuffer) and not self.tx.ready:
+        if isinstance(self.tx, TxBuffer) and not self._tx_ready(self.tx):
             if self.tx.run_dry():
                 self.underflow()
             return None
-        return self.tx.take(count)
+        if self.interpolator is None:
+            return self.tx.take(count)
+        needed = self.interpolator.needed(count)
+        if needed:
+            self.interpolator.put(self.tx.take(needed), needed)
+        return self.interpolator.take(count)
 
     def underflow(self) -> None:
         """Note that the transmitter had nothing to send."""
@@ -140,11 +159,15 @@ class VirtualRadio:
     def receive(self, heard: Samples, sent: Samples | None) -> None:
         """See `Antenna.receive`."""
         words = self._words(heard, sent)
-        if self.chip.receives:
+        if self.bist.mode == RECEIVE:
+            words = self.bist.words(heard.size, self.counter)
+        elif self.chip.receives and self.chip.loopback != DIGITAL_LOOPBACK:
             step_db = self.gain_control.step_db(self.chip.gain_mode, words, self.rate_hz)
             self.chip.change_rx_gain(step_db)
         self.streamed_samples += heard.size
-        lost = sum(buffer.put(words) for buffer in self.rx)
+        if self.decimator is not None:
+            words = as_words(self.decimator.put(as_samples(words)))
+        lost = sum(buffer.put(words) for buffer in self.rx) if len(words) else 0
         if lost:
             self.overflow(lost)
 

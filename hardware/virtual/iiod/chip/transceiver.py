@@ -10,7 +10,9 @@ from hardware.virtual.iiod.refusal import invalid
 
 LO_HZ = (70_000_000, 6_000_000_000)
 """The firmware's wide range, which the lab's radios are assumed to have; a stock Pluto says 325 MHz to 3.8 GHz."""
-RX_BANDWIDTH_HZ = (200_000, 56_000_000)
+WIDEST_HZ = 56_000_000
+"""Of both filters, as the driver takes it (`ad9361_validate_rf_bw`), whatever it says that is available."""
+RX_BANDWIDTH_HZ = (200_000, WIDEST_HZ)
 TX_BANDWIDTH_HZ = (200_000, 40_000_000)
 TX_GAIN_DB = (-89.75, 0.0)
 LOWEST_RATE_HZ = 2_083_333

@@ -32,6 +32,17 @@ def rx_words(samples: Samples) -> Words:
     return scaled.astype(np.int16).reshape(-1, 2)
 
 
+def as_samples(words: Words) -> Samples:
+    """Words (n, 2) as complex numbers (n,), for arithmetic."""
+    return np.ascontiguousarray(words, np.float32).view(np.complex64).reshape(-1)
+
+
+def as_words(values: Samples) -> Words:
+    """The nearest words (n, 2), of sixteen bits."""
+    rounded = np.rint(np.ascontiguousarray(values).view(np.float32))
+    return np.clip(rounded, -32768, 32767).astype(np.int16).reshape(-1, 2)
+
+
 def looped_words(samples: Samples) -> Words:
     """Words (n, 2) that digital loopback gives for samples to transmit: the 12 upper of their 16 bits."""
     scaled = samples.view(np.float32) * np.float32(TX_FULL_SCALE_WORD / 16)

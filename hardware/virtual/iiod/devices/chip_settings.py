@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from hardware.virtual.iiod.attributes import Read, Write, decimal, flag, whole
-from hardware.virtual.iiod.chip.transceiver import HIGHEST_RATE_HZ, Transceiver
+from hardware.virtual.iiod.chip.transceiver import HIGHEST_RATE_HZ, WIDEST_HZ, Transceiver
 from hardware.virtual.iiod.radio import VirtualRadio
 from hardware.virtual.iiod.virtual_lab import VirtualLab
 
 Access = tuple[Read, Write]
+_ANY_HZ = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ class ChipSettings:
         """A whole number, which must be written as such."""
         return self._number(name, lambda value: whole(value, bounds))
 
-    def truncated(self, name: str, bounds: tuple[int, int]) -> Access:
-        """A whole number, of which decimals may be written."""
-        return self._number(name, lambda value: int(decimal(value, bounds)))
+    def bandwidth(self, name: str) -> Access:
+        """Of an analogue filter, of which decimals may be written; too wide a one is narrowed without a word."""
+        return self._number(name, lambda value: min(int(decimal(value, (0, _ANY_HZ))), WIDEST_HZ))
 
     def _number(self, name: str, parse: Callable[[str], int]) -> Access:
         return (

@@ -78,7 +78,7 @@ def _receive_channel(settings: ChipSettings) -> Channel:
         ("filter_fir_en", *settings.fir(rx=True)),
         ("gain_control_mode_available", _options("gain_control_mode"), None),
         _tracking(settings, "quadrature_tracking_en"),
-        ("rf_bandwidth", *settings.truncated("rx_bandwidth_hz", transceiver.RX_BANDWIDTH_HZ)),
+        ("rf_bandwidth", *settings.bandwidth("rx_bandwidth_hz")),
         ("rf_bandwidth_available", _in_ones(transceiver.RX_BANDWIDTH_HZ), None),
         _tracking(settings, "rf_dc_offset_tracking_en"),
         ("rf_port_select_available", _options("rx_port"), None),
@@ -99,7 +99,7 @@ def _transmit_channel(settings: ChipSettings) -> Channel:
     ]
     shared: list[Entry] = [
         ("filter_fir_en", *settings.fir(tx=True)),
-        ("rf_bandwidth", *settings.truncated("tx_bandwidth_hz", transceiver.TX_BANDWIDTH_HZ)),
+        ("rf_bandwidth", *settings.bandwidth("tx_bandwidth_hz")),
         ("rf_bandwidth_available", _in_ones(transceiver.TX_BANDWIDTH_HZ), None),
         ("rf_port_select_available", _options("tx_port"), None),
         ("sampling_frequency", *settings.rate()),
@@ -178,6 +178,12 @@ def _debug_attributes(lab: VirtualLab, radio: VirtualRadio) -> list[Attribute]:
         registers.attribute(),
         Attribute(
             "loopback", lambda: str(chip.loopback), lambda value: setattr(chip, "loopback", whole(value, (0, 2)))
+        ),
+        Attribute("bist_prbs", lambda: radio.bist.said(random=True), radio.bist.set_prbs),
+        Attribute(
+            "bist_tone",
+            lambda: radio.bist.said(random=False),
+            lambda value: radio.bist.set_tone(value, chip.rate_hz),
         ),
         Attribute(
             "airdp_block", lambda: str(lab.block), lambda value: lab.new_block(whole(value, (0, _LARGEST_BLOCK)))

@@ -5,9 +5,11 @@ from functools import partial
 
 from hardware.virtual.iiod.attributes import Attribute, Channel, Device, Entry, decimal, named
 from hardware.virtual.iiod.chip.dds import TONES, Tone
+from hardware.virtual.iiod.chip.fpga_filters import FACTOR, Decimator, Interpolator
 from hardware.virtual.iiod.chip.words import RX_FORMAT, TX_FORMAT
 from hardware.virtual.iiod.devices.phy_device import phy_device
 from hardware.virtual.iiod.radio import VirtualRadio
+from hardware.virtual.iiod.refusal import invalid
 from hardware.virtual.iiod.virtual_lab import VirtualLab
 
 XADC, TX, RX = "xadc", "cf-ad9361-dds-core-lpc", "cf-ad9361-lpc"
@@ -35,14 +37,14 @@ def _xadc_channels() -> list[Channel]:
 
 def _rx_channels(radio: VirtualRadio) -> list[Channel]:
     return [
-        Channel(name, False, _stream_attributes(radio, f"in_{name}", "in_voltage", calibbias=True), "", RX_FORMAT)
+        Channel(name, False, _stream_attributes(radio, f"in_{name}", "in_voltage", output=False), "", RX_FORMAT)
         for name in ("voltage0", "voltage1")
     ]
 
 
 def _tx_channels(radio: VirtualRadio) -> list[Channel]:
     buffers = [
-        Channel(name, True, _stream_attributes(radio, f"out_{name}", "out_voltage", calibbias=False), "", TX_FORMAT)
+        Channel(name, True, _stream_attributes(radio, f"out_{name}", "out_voltage", output=True), "", TX_FORMAT)
         for name in ("voltage0", "voltage1")
     ]
     tones = [
@@ -57,23 +59,40 @@ def _tx_channels(radio: VirtualRadio) -> list[Channel]:
     return buffers + tones
 
 
-def _stream_attributes(radio: VirtualRadio, own: str, shared: str, *, calibbias: bool) -> list[Attribute]:
+def _stream_attributes(radio: VirtualRadio, own: str, shared: str, *, output: bool) -> list[Attribute]:
     """Of one channel of a data device. Its corrections are at rest: the simulated front end has its own errors."""
-    fixed = [("calibbias", lambda: "0", None)] if calibbias else []
+    fixed = [("calibbias", lambda: "0", None)] if not output else []
     fixed += [("calibphase", lambda: "0.000000", None), ("calibscale", lambda: "1.000000", None)]
-    return [*named(own, fixed), *named(shared, _sampling_frequency(radio))]
+    return [*named(own, fixed), *named(shared, _sampling_frequency(radio, output=output))]
 
 
-def _sampling_frequency(radio: VirtualRadio) -> Sequence[Entry]:
-    """Of the data devices: they run at the chip's rate, as without the FPGA's own filters."""
+def _sampling_frequency(radio: VirtualRadio, *, output: bool) -> Sequence[Entry]:
+    """Of the data devices: the chip's rate, or an eighth of it, with which the FPGA's filter is switched on."""
+
+    def filtered() -> bool:
+        return (radio.interpolator if output else radio.decimator) is not None
 
     def write(value: str) -> None:
-        decimal(value, (radio.chip.rate_hz, radio.chip.rate_hz))
+        wanted_hz = int(decimal(value, (1, radio.chip.rate_hz)))
+        if wanted_hz not in _rates(radio):
+            raise invalid(f"{wanted_hz} is not one of {_rates(radio)}")
+        on = wanted_hz != radio.chip.rate_hz
+        if on is filtered():
+            return
+        if output:
+            radio.interpolator = Interpolator() if on else None
+        else:
+            radio.decimator = Decimator() if on else None
 
     return (
-        ("sampling_frequency", lambda: str(radio.chip.rate_hz), write),
-        ("sampling_frequency_available", lambda: str(radio.chip.rate_hz), None),
+        ("sampling_frequency", lambda: str(_rates(radio)[filtered()]), write),
+        # With a blank at the end, as a Pluto says it.
+        ("sampling_frequency_available", lambda: "{} {} ".format(*_rates(radio)), None),
     )
+
+
+def _rates(radio: VirtualRadio) -> tuple[int, int]:
+    return radio.chip.rate_hz, radio.chip.rate_hz // FACTOR
 
 
 def _tone_attributes(radio: VirtualRadio, tone: Tone, prefix: str) -> list[Attribute]:
@@ -92,5 +111,5 @@ def _tone_attributes(radio: VirtualRadio, tone: Tone, prefix: str) -> list[Attri
                 ("scale", lambda: f"{tone.scale:.6f}", partial(dds.set_scale, tone)),
             ),
         ),
-        *named("out_altvoltage", _sampling_frequency(radio)[:1]),
+        *named("out_altvoltage", [("sampling_frequency", lambda: str(chip.rate_hz), None)]),
     ]

@@ -76,7 +76,7 @@ def test_libiio_reads_and_writes_all_at_once(running: Bench) -> None:
         assert libiio.write_all("iio_channel_attr_write_all", libiio.rx, wanted) == 0
         assert client.read(f"{PHY} INPUT voltage0 rf_bandwidth") == "3000000"
         assert client.read(f"{PHY} INPUT voltage0 hardwaregain") == "12.000000 dB"
-        assert libiio.write_all("iio_channel_attr_write_all", libiio.rx, {"rf_bandwidth": "1"}) == -errno.EINVAL
+        assert libiio.write_all("iio_channel_attr_write_all", libiio.rx, {"sampling_frequency": "1"}) == -errno.EINVAL
     finally:
         libiio.close()
 

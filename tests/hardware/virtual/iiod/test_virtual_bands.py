@@ -182,13 +182,16 @@ class TestFilters:
         assert found_hz == pytest.approx(frequency_hz, abs=4e6 / COUNT)
         assert 20 * math.log10(level / 0.5) == pytest.approx(expected_db, abs=1.0)
 
-    @pytest.mark.parametrize("frequency_hz", [100_000, 300_000, -450_000])
-    def test_the_senders_bandwidth_attenuates(self, frequency_hz: int) -> None:
+    @pytest.mark.parametrize("frequency_hz", [500_000, 1_000_000, -1_400_000])
+    @pytest.mark.parametrize("bandwidth_hz", [1_250_000, 400_000])
+    def test_the_senders_bandwidth_attenuates(self, frequency_hz: int, bandwidth_hz: int) -> None:
+        """Its filter cannot be narrower than 625 kHz to each side, its second pole than 530."""
         with bench(make_lab(1)) as running:
-            sender = sent_tone(running, frequency_hz, 4_000_000)
-            sender.set(TX_BANDWIDTH, 400_000)
-            _, level = strongest(heard_at(running, 4_000_000), 4e6)
-        expected_db = butterworth_db(frequency_hz, 1.6 * 200e3, 3) + butterworth_db(frequency_hz, 5.0 * 200e3, 1)
+            sender = sent_tone(running, frequency_hz, 12_000_000)
+            sender.set(TX_BANDWIDTH, bandwidth_hz)
+            _, level = strongest(heard_at(running, 12_000_000), 12e6)
+        pole_hz = 5.0 * max(bandwidth_hz / 2, 530e3)
+        expected_db = butterworth_db(frequency_hz, 1.6 * 625e3, 3) + butterworth_db(frequency_hz, pole_hz, 1)
         assert 20 * math.log10(level / 0.5) == pytest.approx(expected_db, abs=1.0)
 
     def test_the_receivers_filter_stays_with_its_carrier(self) -> None:

@@ -172,3 +172,103 @@ class TestGainControl:
     def test_where_it_settles(self) -> None:
         assert [settled_db(mode, 20.0, 1e-4, (-3.0, 71.0)) for mode in MODES] == [20.0, 30.0, 28.0, 20.0]
         assert settled_db("slow_attack", 20.0, 0.0, (-3.0, 71.0)) == 71.0
+
+
+DATA_RATE = "voltage0 sampling_frequency"
+
+
+class TestFpgaFilters:
+    def test_the_rates_are_the_chips_and_an_eighth_of_it(self) -> None:
+        """As in a Pluto's dump, with the blank at the end."""
+        with bench() as running:
+            client = running.connect("ps")
+            assert client.read(f"{RX} INPUT {DATA_RATE}_available") == "4000000 500000 "
+            assert client.read(f"{RX} INPUT {DATA_RATE}") == "4000000"
+            client.set(f"{RX} INPUT {DATA_RATE}", 500_000)
+            assert client.read(f"{RX} INPUT {DATA_RATE}") == "500000"
+            assert client.read(f"{TX} OUTPUT {DATA_RATE}") == "4000000"
+            assert client.write(f"{RX} INPUT {DATA_RATE}", "1000000") < 0
+
+    @pytest.mark.parametrize(
+        ("frequency_hz", "passed"), [(100_000, True), (-180_000, True), (350_000, False), (1_900_000, False)]
+    )
+    def test_a_decimated_stream_holds_what_fits_and_nothing_else(self, frequency_hz: int, passed: bool) -> None:
+        with bench() as running:
+            sender = running.sender(4000, cyclic=True)
+            sender.write_samples(tone(4000, frequency_hz / RATE_HZ))
+            receiver = running.connect("ps")
+            receiver.set(GAIN, 0)
+            receiver.set(f"{RX} INPUT {DATA_RATE}", 500_000)
+            receiver.open_rx(1000)
+            heard = receiver.read_samples(4000)[1000:]
+        if not passed:
+            assert np.abs(heard).max() < 2 / 2048
+            return
+        assert np.abs(heard).mean() == pytest.approx(0.5, rel=0.01)
+        turned = np.angle(np.vdot(heard[:-1], heard[1:])) / (2 * np.pi) * 500e3
+        assert turned == pytest.approx(frequency_hz, abs=100)
+
+    def test_an_interpolated_stream_is_eight_times_as_long(self) -> None:
+        wave = tone(1000, 0.05)
+        with bench() as running:
+            sender = running.connect("client-1")
+            sender.set(f"{PHY} OUTPUT voltage0 hardwaregain", 0)
+            sender.set(f"{TX} OUTPUT {DATA_RATE}", 500_000)
+            sender.open_tx(250)
+            receiver = running.receiver(2000)
+            sender.write_samples(wave)
+            heard = receiver.read_samples(8000)
+            assert int(sender.debug("airdp_time")) == 8000
+        middle = heard[2000:7000]
+        exact = np.exp(2j * np.pi * 0.05 / 8 * np.arange(middle.size))
+        amplitude = np.vdot(exact, middle) / middle.size
+        assert abs(amplitude) == pytest.approx(0.5, rel=0.01)
+        assert np.abs(middle - amplitude * exact).max() < 4 / 2048
+
+
+class TestSelfTests:
+    @pytest.mark.parametrize(
+        ("asked", "cycles", "level"),
+        [("2 0 0 0", 1 / 32, 1.0), ("2 3 12 0", 4 / 32, 10**-0.6), ("2 250000 6 0", 2 / 32, 10**-0.3)],
+    )
+    def test_a_tone_in_the_received_words(self, asked: str, cycles: float, level: float) -> None:
+        """`ad9361_bist_tone`: 1/32 to 4/32 of the rate, in steps of 6 dB; no antenna is needed for it."""
+        with bench() as running:
+            client = running.receiver(3200)
+            client.set(f"{PHY} {TX_LO} powerdown", 1)
+            client.set(f"{PHY} DEBUG bist_tone", asked)
+            assert client.debug("bist_tone") == "2"
+            heard = client.read_samples(8 * 3200)[-3200:]
+            client.set(f"{PHY} DEBUG bist_tone", "0 0 0 0")
+            assert not client.read_words(8 * 3200)[-3200:].any()
+        exact = np.exp(2j * np.pi * cycles * np.arange(heard.size))
+        assert abs(np.vdot(exact, heard)) / heard.size == pytest.approx(level, rel=0.01)
+
+    def test_a_tone_into_the_transmitter_is_heard_by_others(self) -> None:
+        with bench(make_lab(1, gain_db=-20.0)) as running:
+            sender, receiver = running.connect("client-1"), running.receiver(3200)
+            sender.set(f"{PHY} OUTPUT voltage0 hardwaregain", 0)
+            sender.set(f"{PHY} DEBUG bist_tone", "1 1 0 2")
+            heard = receiver.read_samples(8 * 3200)[-3200:]
+        # I alone: half of the tone on each side, of twice the conventional full scale.
+        exact = np.exp(2j * np.pi * 2 / 32 * np.arange(heard.size))
+        for side in (exact, exact.conj()):
+            assert abs(np.vdot(side, heard)) / heard.size == pytest.approx(0.1, rel=0.01)
+
+    def test_random_words_fill_the_converters_range_and_repeat(self) -> None:
+        with bench() as running:
+            client = running.receiver(40_000)
+            client.set(f"{PHY} DEBUG bist_prbs", 2)
+            words = client.read_words(8 * 40_000)[-40_000:]
+            assert [client.debug("bist_prbs"), client.debug("bist_tone")] == ["2", "0"]
+        values = words.reshape(-1).astype(int)
+        assert (values.min(), values.max()) == (-2048, 2047)
+        # Uniform: the mean of 80,000 within five standard deviations of -0.5, of which the period is 32,767.
+        assert abs(values.mean() + 0.5) < 5 * 4096 / np.sqrt(12 * 32_767)
+        # The sequence gives I and Q in turn, and repeats after 32,767 of them.
+        assert np.array_equal(values[:40_000], values[32_767 : 32_767 + 40_000])
+
+    @pytest.mark.parametrize("value", ["", "1", "3 0 0 0", "2 0 0", "-1 0 0 0", "a b c d"])
+    def test_what_the_driver_refuses(self, value: str) -> None:
+        with bench() as running:
+            assert running.connect("ps").write(f"{PHY} DEBUG bist_tone", value) < 0
