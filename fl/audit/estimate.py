@@ -25,16 +25,22 @@ class Estimate:
 
     def refutes(self, claimed_mu: float, level: float) -> bool:
         """Whether a true mu of at most `claimed_mu` gives such an estimate with a probability below `level`."""
-        return self.mu - float(norm.isf(level)) * self.std > claimed_mu
+        return self.lower(level) > claimed_mu
+
+    def lower(self, level: float) -> float:
+        """Lower bound on mu that is wrong with the probability `level`."""
+        return self.mu - float(norm.isf(level)) * self.std
 
 
 def estimate_mu(statistics: NDArray[np.float64], present: NDArray[np.bool_], share: float) -> Estimate:
     """mu from statistics (n, k) of k changes in n uplinks, each of norm `share` tau, and whether each was there.
 
-    Each change has its own mean, difference and variance; d_j/s_j has the variance 1/n_in + 1/n_out + mu^2/(2 n). The
-    changes are orthogonal after whitening, so their estimates are independent, and their mean is taken.
+    Each change has its own mean, difference and variance; d_j/s_j has the variance 1/n_in + 1/n_out + mu^2/(2 n). It is
+    too large by 1 + 3/(4 n) in the mean (Hedges, J. Educ. Stat. 6, 1981), which is taken out. The changes are
+    orthogonal after whitening, so their estimates are independent, and their mean is taken.
     """
     trials, changes = statistics.shape
+    unbiased = 1.0 - 3.0 / (4.0 * (trials - 2) - 1.0)
     values, variances, fewest = [], [], trials
     for change in range(changes):
         inside, outside = statistics[present[:, change], change], statistics[~present[:, change], change]
@@ -42,7 +48,7 @@ def estimate_mu(statistics: NDArray[np.float64], present: NDArray[np.bool_], sha
             raise PrivacyError(f"{trials} uplinks are too few: expected two or more under each hypothesis")
         squares = ((inside - inside.mean()) ** 2).sum() + ((outside - outside.mean()) ** 2).sum()
         spread = math.sqrt(float(squares) / (trials - 2))
-        mu = float(inside.mean() - outside.mean()) / spread if spread > 0 else math.inf
+        mu = unbiased * float(inside.mean() - outside.mean()) / spread if spread > 0 else math.inf
         values.append(mu)
         variances.append(1.0 / inside.size + 1.0 / outside.size + mu * mu / (2.0 * trials))
         fewest = min(fewest, inside.size, outside.size)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.linalg import cholesky, eigh, solve_triangular, toeplitz
 
 from fl.audit.paths import Window
 from fl.audit.watch import Burst, ClientMoment, Draws, JammerMoment
@@ -27,6 +27,9 @@ _BLOCK = 128
 """Draws of a jammer that are probed together to see whether any of them reaches a window."""
 _NEGLIGIBLE = 1e-8
 """Part of an energy at which a sample is taken for one that nothing reaches."""
+
+_SAME = 1e-4
+"""Relative difference of two signals that float32 explains."""
 
 
 class Path(Protocol):
@@ -55,10 +58,42 @@ def update_operator(
     return columns[first:end], Window(window.start_sample + first, end - first)
 
 
+def jammer_covariance(jammer: JammerMoment, path: Path, window: Window) -> NDArray[np.complex128]:
+    """2 B B^H (N, N): a Toeplitz matrix where all draws are shifts of one, which a test shows, else from B itself."""
+    draws = seen_draws(jammer, path, window)
+    if not draws:
+        return np.zeros((window.count, window.count), np.complex128)
+    middle, last = draws[len(draws) // 2], draws[-1]
+    wide = Window(window.start_sample - (last - middle), window.count + last - draws[0])
+    response = path.heard(jammer.basis(middle), wide)
+    shifts = np.lib.stride_tricks.sliding_window_view(response, window.count)[last - np.array(draws)].T
+    if not _explains(shifts, jammer, path, window, draws):
+        return covariance_of(jammer_operator(jammer, path, window))
+    spectrum = np.abs(np.fft.fft(response.astype(np.complex128), 2 * response.size)) ** 2
+    correlation = 2.0 * np.fft.ifft(spectrum)[: window.count]
+    return np.asarray(toeplitz(correlation, correlation.conj()))
+
+
 def jammer_operator(jammer: JammerMoment, path: Path, window: Window) -> NDArray[np.complex64]:
     """B (N, q) by probing every draw that `window` sees anything of."""
     columns = [path.heard(jammer.basis(number), window) for number in seen_draws(jammer, path, window)]
     return np.stack(columns, axis=1) if columns else np.zeros((window.count, 0), np.complex64)
+
+
+def covariance_of(jamming: NDArray[np.complex64]) -> NDArray[np.complex128]:
+    """2 B B^H of draws that have unit variance on each of I and Q."""
+    wide = jamming.astype(np.complex128)
+    return np.asarray(2.0 * (wide @ wide.conj().T))
+
+
+def _explains(
+    operator: NDArray[np.complex64], jammer: JammerMoment, path: Path, window: Window, draws: list[int]
+) -> bool:
+    """Whether noise in all draws at once arrives as the operator says: one that differs would show."""
+    noise = np.zeros(jammer.draws(), np.complex64)
+    noise[draws] = np.random.default_rng(1).standard_normal(len(draws))
+    heard = path.heard(jammer.sends(_in_pieces(noise)), window)
+    return bool(np.linalg.norm(operator @ noise[draws] - heard) < _SAME * np.linalg.norm(heard))
 
 
 def seen_draws(jammer: JammerMoment, path: Path, window: Window) -> list[int]:
@@ -102,17 +137,14 @@ class Separation:
     def of(
         cls,
         operator: NDArray[np.complex64],
-        jamming: NDArray[np.complex64] | None,
+        jamming: NDArray[np.complex128] | None,
         noise_var_complex: float,
         window: Window,
     ) -> "Separation":
-        """From both operators and the receiver's own noise E|n|^2 per sample."""
+        """From A, the covariance of the jammer's noise (N, N), and the receiver's own noise E|n|^2 per sample."""
         if not noise_var_complex > 0:
             raise PrivacyError(f"noise_var_complex is {noise_var_complex}: without noise everything can be told apart")
-        covariance = np.zeros((window.count, window.count), np.complex128)
-        if jamming is not None and jamming.shape[1]:
-            wide = jamming.astype(np.complex128)
-            covariance += 2.0 * (wide @ wide.conj().T)
+        covariance = np.zeros((window.count, window.count), np.complex128) if jamming is None else jamming.copy()
         covariance[np.diag_indices(window.count)] += noise_var_complex
         return cls(operator, np.asarray(cholesky(covariance, lower=True)), window)
 

@@ -15,6 +15,8 @@ from fl.audit.estimate import Estimate, estimate_mu
 from fl.audit.trials import Trials
 
 LEVEL = 0.05
+WORST = 16
+"""Changes that `worst` takes: so few that all of them are worse than others where only some directions are."""
 
 
 class View(StrEnum):
@@ -25,11 +27,14 @@ class View(StrEnum):
 
 
 class Direction(StrEnum):
-    """`worst`: the changes that can be told best; `worst-one`: the first of them; `random`; `energy`: no direction."""
+    """`worst`: the few changes that can be told best; `worst-one`: the first of them; `worst-many`: all of that kind;
+    `random`; `every`: all of both kinds, which show the noise best; `energy`: no direction."""
 
     WORST = "worst"
     WORST_ONE = "worst-one"
+    WORST_MANY = "worst-many"
     RANDOM = "random"
+    EVERY = "every"
     ENERGY = "energy"
 
 
@@ -83,6 +88,19 @@ class Validation:
         """The verdict."""
         return not self.refuted_by
 
+    @property
+    def resolution(self) -> float:
+        """By which part sigma would have to be over-stated for these trials to refute the claim; 0 where they do.
+
+        It is the claim's own margin, of upper bounds of gains and lower bounds of noise, and the error of mu.
+        """
+        needed = [
+            found.claimed_mu / max(found.estimate.lower(self.level), 1e-300)
+            for found in self.findings
+            if found.direction is not Direction.ENERGY
+        ]
+        return max(0.0, min(needed) - 1.0)
+
     def worst(self, view: View) -> Finding:
         """The most successful attack on a view."""
         return next(found for found in self.findings if found.view is view)
@@ -101,6 +119,7 @@ class Validation:
                 }
                 for name in names
             ],
+            "resolution": self.resolution,
             "trials": min(found.estimate.trials for found in self.findings if found.direction is Direction.WORST),
             "confidence": 1.0 - LEVEL,
             "level_of_one_attack": self.level,
@@ -118,15 +137,19 @@ def findings_of(trials: Trials) -> list[Finding]:
     """All attacks on one client."""
     half = trials.present.shape[1] // 2
     claimed = float(np.sqrt(np.mean(trials.claimed**2)))
-    worst, random = slice(0, half), slice(half, 2 * half)
-    energy = np.repeat(trials.energy[:, None], half, axis=1)
+    worst, many = slice(0, min(WORST, half)), slice(0, half)
+    random, every = slice(half, 2 * half), slice(0, 2 * half)
+    energy = np.repeat(trials.energy[:, None], worst.stop, axis=1)
     attacks = [
         (View.SAMPLES, Direction.WORST, trials.samples[:, worst], worst),
         (View.SAMPLES, Direction.WORST_ONE, trials.samples[:, :1], slice(0, 1)),
+        (View.SAMPLES, Direction.WORST_MANY, trials.samples[:, many], many),
         (View.SAMPLES, Direction.RANDOM, trials.samples[:, random], random),
+        (View.SAMPLES, Direction.EVERY, trials.samples[:, every], every),
         (View.SAMPLES, Direction.ENERGY, energy, worst),
         (View.CELLS, Direction.WORST, trials.cells[:, worst], worst),
         (View.CELLS, Direction.RANDOM, trials.cells[:, random], random),
+        (View.CELLS, Direction.EVERY, trials.cells[:, every], every),
     ]
     return [
         Finding(

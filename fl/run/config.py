@@ -440,7 +440,7 @@ def load_config(
     for table in tables:
         _lay_over(data, table, origin or source)
     for override in overrides:
-        _apply(data, override)
+        apply_override(data, override)
     return parse_config(data, origin=origin or source)
 
 
@@ -470,7 +470,8 @@ def _lay_over(data: dict[str, Any], table: Mapping[str, Any], origin: str) -> No
             place[last] = value
 
 
-def _apply(data: dict[str, Any], override: str) -> None:
+def apply_override(data: dict[str, Any], override: str) -> None:
+    """Set one key of tables by `a.b=value`, value as in TOML, or a string where it is none."""
     key, separator, text = override.partition("=")
     names = [name.strip() for name in key.split(".")]
     if not separator or not all(names):

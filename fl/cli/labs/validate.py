@@ -14,8 +14,10 @@ from fl.cli.output import PROGRESS, RESULTS, print_json
 from fl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fl.audit.composed import Composed
     from fl.audit.trials import Attack, Trials
     from fl.audit.verdict import Validation
+    from fl.uplink.jammer import JammerRole
     from hardware.lab.model import Lab
 
 REFUTED = 3
@@ -43,6 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jamming", type=float, default=1.2, metavar="R", help="jammer's noise over the receiver's (default 1.2)"
     )
     parser.add_argument("--payload-rms", type=float, default=0.2, metavar="A", help="power limit of clients")
+    parser.add_argument(
+        "--blocks",
+        type=int,
+        metavar="N",
+        help="instead of trials: N uplinks in fading of their own, each attacked by linear algebra, composed",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="A.B=C", help="override a key of the lab file, may be repeated"
+    )
     parser.add_argument("--backend", metavar="NAME", help="reach the lab's radios through this backend")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of inputs and of a simulated air (default 1)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write index.html and pictures there")
@@ -51,10 +62,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Attack, judge, print."""
-    from fl.audit.verdict import judge
-    from hardware.lab.file import find_lab
+    lab = _lab(options)
+    _check(lab, options)
+    return _compose(lab, options) if options.blocks is not None else _try(lab, options)
+
+
+def _lab(options: argparse.Namespace) -> "Lab":
+    """The lab, with the keys that --set gives."""
+    import tomllib
+
+    from fl.run.config import apply_override
+    from hardware.lab.file import find_lab, on_backend, parse_lab
 
     lab = find_lab(options.lab, options.backend)
+    if not options.set:
+        return lab
+    data = tomllib.loads(Path(lab.source).read_text(encoding="utf-8"))
+    for override in options.set:
+        apply_override(data, override)
+    changed = parse_lab(data, f"{lab.source} with --set {' --set '.join(options.set)}")
+    return on_backend(changed, options.backend) if options.backend else changed
+
+
+def _check(lab: "Lab", options: argparse.Namespace) -> None:
+    if options.trials < 32:
+        raise ConfigError(f"--trials is {options.trials}: expected 32 or more")
+    if not (math.isfinite(options.jamming) and options.jamming > 0):
+        raise ConfigError(f"--jamming is {options.jamming}: expected a number above 0")
+    if options.blocks is not None and options.blocks < 1:
+        raise ConfigError(f"--blocks is {options.blocks}: expected 1 or more")
+    names = [radio.name for radio in lab.clients]
+    if options.client is not None and options.client not in names:
+        raise ConfigError(f"lab '{lab.name}' has no client '{options.client}': it has {', '.join(names)}")
+    observers = [radio.name for radio in lab.observers]
+    if options.observer is not None and options.observer not in observers:
+        listed = ", ".join(observers) or "none"
+        raise ConfigError(f"lab '{lab.name}' has no observer '{options.observer}': it has {listed}; see [[radio]] role")
+    if options.observer is not None and options.blocks is not None:
+        raise ConfigError("--observer and --blocks: expected one of them; blocks are composed for the ps")
+
+
+def _role(lab: "Lab", options: argparse.Namespace) -> "JammerRole":
+    from fl.uplink.jammer import JammerRole
+
+    return JammerRole(options.jammer or ("none" if lab.jammer is None else "dedicated"))
+
+
+def _attacked(lab: "Lab", options: argparse.Namespace) -> tuple[int, ...]:
+    """Numbers of the clients."""
+    return tuple(number for number, radio in enumerate(lab.clients) if options.client in (None, radio.name))
+
+
+def _try(lab: "Lab", options: argparse.Namespace) -> int:
+    from fl.audit.verdict import judge
+
     attacks = _attacks(lab, options)
     with _progress() as said:
         trials = [_made(lab, attack, said) for attack in attacks]
@@ -76,34 +137,38 @@ def call(options: argparse.Namespace) -> int:
     return 0 if validation.holds else REFUTED
 
 
-def _attacks(lab: "Lab", options: argparse.Namespace) -> "list[Attack]":
-    from fl.audit.trials import CHANGES, Attack
-    from fl.uplink.jammer import JammerRole
+def _compose(lab: "Lab", options: argparse.Namespace) -> int:
+    from fl.audit.composed import Composition, compose
+    from hardware.lab.opened import open_lab
 
-    if options.trials < 32:
-        raise ConfigError(f"--trials is {options.trials}: expected 32 or more")
-    if not (math.isfinite(options.jamming) and options.jamming > 0):
-        raise ConfigError(f"--jamming is {options.jamming}: expected a number above 0")
-    names = [radio.name for radio in lab.clients]
-    if options.client is not None and options.client not in names:
-        raise ConfigError(f"lab '{lab.name}' has no client '{options.client}': it has {', '.join(names)}")
-    observers = [radio.name for radio in lab.observers]
-    if options.observer is not None and options.observer not in observers:
-        listed = ", ".join(observers) or "none"
-        raise ConfigError(f"lab '{lab.name}' has no observer '{options.observer}': it has {listed}; see [[radio]] role")
-    role = options.jammer or ("none" if lab.jammer is None else "dedicated")
+    if options.out is not None:
+        raise ConfigError("--out is for trials: --blocks has no page; use --json")
+    wanted = Composition(options.blocks, _attacked(lab, options), _role(lab, options), options.seed)
+    with _progress() as said, open_lab(lab, options.seed) as opened:
+        composed = compose(opened, wanted, lambda done: said("blocks", done, options.blocks))
+    facts = {"lab": lab.name, "backend": lab.backend.name, "jammer": wanted.jammer.value, "seed": options.seed}
+    if options.json:
+        print_json({**composed.to_json(), **facts})
+    else:
+        _print_composed(composed, lab.name)
+    return 0 if composed.holds else REFUTED
+
+
+def _attacks(lab: "Lab", options: argparse.Namespace) -> "list[Attack]":
+    from fl.audit.trials import Attack
+    from fl.audit.verdict import WORST
+
     return [
         Attack(
             client=number,
-            uplinks=max(8, math.ceil(2 * options.trials / CHANGES)),
+            uplinks=max(8, math.ceil(2 * options.trials / WORST)),
             seed=options.seed,
-            jammer=JammerRole(role),
+            jammer=_role(lab, options),
             jamming=options.jamming,
             payload_rms=options.payload_rms,
             observer=options.observer,
         )
-        for number, name in enumerate(names)
-        if options.client in (None, name)
+        for number in _attacked(lab, options)
     ]
 
 
@@ -214,6 +279,32 @@ def _print(validation: "Validation", facts: dict[str, Any], page: Path | None) -
     predicted = ", ".join(f"{name} {mu:.2f}" for name, mu in validation.predicted.items())
     RESULTS.print(f"worst direction by linear algebra: {predicted}", soft_wrap=True)
     by = ", ".join(f"{found.client} ({found.view.value}, {found.direction.value})" for found in validation.refuted_by)
+    RESULTS.print(
+        f"these trials refute a claim whose sigma is over-stated by {100 * validation.resolution:.2g} % or more",
+        soft_wrap=True,
+    )
     RESULTS.print("the claim holds" if validation.holds else f"the claim is refuted: {by}", soft_wrap=True)
     if page is not None:
         RESULTS.print(f"page: {page}", soft_wrap=True, markup=False)
+
+
+def _print_composed(composed: "Composed", lab: str) -> None:
+    from rich.table import Table
+
+    found = composed.to_json()
+    title = f"{lab}: {found['blocks']} uplinks in fading of their own, worst direction in each, '{found['label']}'"
+    table = Table("client", title=title, title_justify="left")
+    for column in ("claimed mu", "attacked", "claimed epsilon", "attacked", "worst block"):
+        table.add_column(column, justify="right")
+    for row in found["clients"]:
+        table.add_row(
+            row["client"],
+            f"{row['claimed']['mu']:.3f}",
+            f"{row['attacked']['mu']:.3f}",
+            f"{row['claimed']['epsilon']:.3f}",
+            f"{row['attacked']['epsilon']:.3f}",
+            f"{row['largest_ratio']:.3f}",
+        )
+    RESULTS.print(table)
+    verdict = "the claim holds" if composed.holds else f"the claim is refuted: {found['composed']['client']}"
+    RESULTS.print(f"exact epsilon at delta {found['delta']:g}; {verdict}", soft_wrap=True)

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from fl.audit.paths import EARLIEST, TAPS, FilteredPath, Window, learn_paths
+from fl.audit.paths import EARLIEST, TAPS, FilteredPath, SimulatedPath, StillPath, Window, learn_paths
 from fl.audit.watch import Burst
+from hardware.lab.file import find_lab
+from hardware.lab.opened import open_lab
 
 
 def noise(rng: np.random.Generator, count: int) -> np.ndarray:
@@ -39,3 +41,20 @@ def test_a_burst_is_heard_where_the_window_is() -> None:
     assert path.heard(burst, Window(98, 5)) == pytest.approx(np.array([0, 0, 2, 4, 6]))
     assert path.heard(burst, Window(102, 4)) == pytest.approx(np.array([6, 8, 0, 0]))
     assert not path.heard(burst, Window(0, 50)).any()
+
+
+def test_two_impulse_responses_are_the_whole_of_a_still_path() -> None:
+    """Multipath, fractional delay and the images of both mixers; a free clock is no such path."""
+    rng = np.random.default_rng(2)
+    burst, window = Burst(0.1 * noise(rng, 1200), 3000), Window(2800, 1700)
+    with open_lab(find_lab("loopback-harsh"), 1) as lab:
+        path = SimulatedPath(lab, 1, 5, "client-2", "ps")
+        assert path.still
+        heard = path.heard(burst, window)
+        found = StillPath.of(path).heard(burst, window)
+        assert np.linalg.norm(found - heard) < 1e-5 * np.linalg.norm(heard)
+        without = StillPath.of(SimulatedPath(lab, 1, 5, "client-2", "ps", image=False)).heard(burst, window)
+        # The receiver's image, at -35 dB.
+        assert np.linalg.norm(without - heard) == pytest.approx(10 ** (-35 / 20) * np.linalg.norm(heard), rel=0.1)
+    with open_lab(find_lab("loopback-free-clock"), 1) as lab:
+        assert not SimulatedPath(lab, 1, 5, "client-2", "ps").still

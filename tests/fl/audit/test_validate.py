@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from hardware.lab.file import find_lab
 from hardware.lab.opened import open_lab
 from tests.conftest import Outcome
 
-UPLINKS = 250
-"""2,000 trials of each hypothesis, as the command makes by default."""
+UPLINKS = 80
+"""Fewer than the command makes by default, which is 250."""
 
 
 def validated(lab: str, client: int = 0, uplinks: int = UPLINKS, **changes: object) -> Validation:
-    attack = replace(Attack(client, uplinks, jammer=JammerRole.DEDICATED), **changes)  # type: ignore[arg-type]
+    small = Attack(client, uplinks, symbols=1, jammer=JammerRole.DEDICATED)
+    attack = replace(small, **changes)  # type: ignore[arg-type]
     with open_lab(find_lab(lab), attack.seed) as opened:
         return judge([make_trials(opened, attack)])
 
@@ -37,23 +39,27 @@ def cells_refuted(validation: Validation) -> bool:
 def test_the_claim_holds_and_is_not_idle() -> None:
     validation = validated("loopback")
     assert validation.holds
-    cells = validation.worst(View.CELLS)
-    assert 0.85 < cells.ratio < 1.0
-    assert cells.estimate.trials == 2000
+    best = next(found for found in validation.findings if found.direction is Direction.EVERY)
+    assert 0.88 < best.ratio < 1.0
+    assert best.estimate.trials == UPLINKS // 2 * 256
+    # What the trials cannot see is the claim's own margin and the error of mu, together less than a lie of 10 %.
+    assert 0.0 < validation.resolution < 0.1
     energy = next(found for found in validation.findings if found.direction is Direction.ENERGY)
     assert abs(energy.estimate.mu) < 5 * energy.estimate.std
 
 
 def test_noise_that_is_overstated_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By 15 %: a claim's own margins, 5 to 7 % here, hide as much of what is wrong with it."""
+    """By 10 %, of which the claim's own margins hide a part."""
     account = Coordinator.account
 
     def overstated(self: Coordinator, *arguments: object) -> RoundMechanism:
         mechanism = account(self, *arguments)  # type: ignore[arg-type]
-        return replace(mechanism, sigma=1.15 * mechanism.sigma)
+        return replace(mechanism, sigma=1.1 * mechanism.sigma)
 
     monkeypatch.setattr(Coordinator, "account", overstated)
-    assert cells_refuted(validated("loopback"))
+    validation = validated("loopback")
+    assert cells_refuted(validation)
+    assert validation.resolution == 0.0
 
 
 def test_a_prefix_that_is_put_back_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,17 +92,22 @@ def test_a_jammer_whose_noise_has_structure_is_refuted(monkeypatch: pytest.Monke
 
 
 def test_what_algebra_predicts_is_measured() -> None:
-    """The first of the worst changes is apart by what linear algebra says, within five standard errors."""
-    validation = validated("loopback-harsh", 1, 100)
-    found = next(found for found in validation.findings if found.direction is Direction.WORST_ONE)
+    """The worst changes are apart by what linear algebra says of the first of them, or a little less."""
+    validation = validated("loopback-harsh", 1)
+    found = next(found for found in validation.findings if found.direction is Direction.WORST)
     predicted = validation.predicted["client-2"]
     # Converters and the soundings' errors cost the attacker some percent.
     assert 0.85 * predicted - 5 * found.estimate.std < found.estimate.mu < predicted + 5 * found.estimate.std
 
 
-@pytest.mark.parametrize(("role", "seed"), [(JammerRole.ROTATING, 1), (JammerRole.NONE, 2)])
-def test_other_jammers(role: JammerRole, seed: int) -> None:
-    assert not cells_refuted(validated("loopback", 1, 40, jammer=role, seed=seed))
+def test_a_rotating_jammer() -> None:
+    assert not cells_refuted(validated("loopback", 1, 20, jammer=JammerRole.ROTATING))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command attacks has a third of its coordinates."""
+    monkeypatch.setattr("fl.audit.trials.Attack", partial(Attack, symbols=1, first_quiet_samples=2**19))
 
 
 def ear(tmp_path: Path, gain_db: float) -> Path:
@@ -110,10 +121,11 @@ def ear(tmp_path: Path, gain_db: float) -> Path:
     return lab
 
 
+@pytest.mark.usefixtures("small")
 def test_an_observer_nearer_than_the_server_hears_more(tmp_path: Path, airdp: Callable[..., Outcome]) -> None:
     """Twice the amplitude and the same noise of its own, without a jammer: mu doubles."""
     lab = ear(tmp_path, 20 * math.log10(2.0))
-    arguments = ["--trials", "320", "--client", "client-1", "--jammer", "none", "--json"]
+    arguments = ["--trials", "64", "--client", "client-1", "--jammer", "none", "--json"]
     outcome = airdp("validate", str(lab), "--observer", "ear", *arguments)
     assert outcome.code == 3, outcome.err
     near = json.loads(outcome.out)
@@ -123,9 +135,12 @@ def test_an_observer_nearer_than_the_server_hears_more(tmp_path: Path, airdp: Ca
     assert near["clients"][0]["predicted_mu"] == pytest.approx(2 * far["clients"][0]["predicted_mu"], rel=0.03)
 
 
+@pytest.mark.usefixtures("small")
 def test_the_command(tmp_path: Path, airdp: Callable[..., Outcome]) -> None:
     out = tmp_path / "page"
-    outcome = airdp("validate", "loopback", "--trials", "64", "--client", "client-2", "--json", "--out", str(out))
+    quieter = ["--set", "medium.noise_var_complex=8e-6"]
+    arguments = ["--trials", "64", "--client", "client-2", "--jammer", "none", "--json", "--out", str(out)]
+    outcome = airdp("validate", "loopback", *quieter, *arguments)
     found = json.loads(outcome.out)
     assert outcome.code == {"holds": 0, "refuted": 3}[found["verdict"]]
     assert set(found["views"]) == {"samples", "cells"}
@@ -146,6 +161,10 @@ def test_the_command(tmp_path: Path, airdp: Callable[..., Outcome]) -> None:
         (["--trials", "3"], "--trials is 3"),
         (["--jamming", "0"], "--jamming is 0"),
         (["--observer", "ps"], "has no observer 'ps'"),
+        (["--blocks", "0"], "--blocks is 0"),
+        (["--blocks", "1", "--out", "page"], "--blocks has no page"),
+        (["--jamming", "1000"], "times the receiver's at its largest amplitude, not 1000 times"),
+        (["--set", "medium.noise_var_complx=1"], "noise_var_complx"),
     ],
 )
 def test_what_cannot_be_is_refused(airdp: Callable[..., Outcome], arguments: list[str], message: str) -> None:
