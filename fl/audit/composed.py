@@ -130,7 +130,7 @@ def compose(lab: OpenLab, wanted: Composition, on_block: Callable[[int], None] =
     if not isinstance(medium, Medium):
         raise ConfigError(
             f"lab '{lab.lab.name}': its air is not in this process, so the channels of each block are not known "
-            "exactly: expected a lab on the loopback backend; leave --blocks out to attack by trials"
+            "exactly: expected a lab of simulated radios in one process; leave --blocks out to attack by trials"
         )
     sizes = np.full(len(lab.lab.clients), RECORDS, np.int64)
     numerology = Numerology(sample_rate_hz=lab.lab.sample_rate_hz)
