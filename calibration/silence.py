@@ -5,7 +5,7 @@ unitary FFT with the rectangular window that the demodulator uses: the noise of 
 noise of a demodulated cell, leakage between subcarriers included. Blocks of white noise are independent.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.fft
@@ -48,6 +48,10 @@ class Silence:
         """(K,) signed subcarrier numbers of `bins`, ascending."""
         half = self.numerology.fft_size // 2
         return np.asarray((self.bins + half) % self.numerology.fft_size - half)
+
+    def within(self, bins: NDArray[np.int64]) -> "Silence":
+        """The same silence in some of its bins, in their order."""
+        return replace(self, cells=np.ascontiguousarray(self.cells[:, np.isin(self.bins, bins)]), bins=bins)
 
     @property
     def bin_power(self) -> NDArray[np.float64]:

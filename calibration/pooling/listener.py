@@ -32,17 +32,22 @@ class Piece:
 
 @dataclass(frozen=True)
 class Listened:
-    """The silence of an uplink, which is the last piece of it where the pool needed several; and the bound."""
+    """The silence of an uplink, which is the last piece of it where the pool needed several; and the bounds.
+
+    bound: over the bins of a payload. bound_everywhere: over all that were observed.
+    """
 
     piece: Piece
     bound: SigmaBound
+    bound_everywhere: SigmaBound
 
 
 @dataclass
 class SilenceListener:
     """quiet_samples: of an uplink's own silence. first_quiet_samples: that a pool must hold before a bound rests on it.
 
-    confidence: of the bound. bins: see `observe_silence`. pool: of the silences so far, None before the first.
+    confidence: of each bound. bins: see `observe_silence`; whether silences agree is asked of all of them.
+    payload_bins: those of them that a payload reaches; None: all. pool: of the silences so far, None before the first.
 
     remembers: silences of all uplinks are pooled. Where it is False the pool is what `listen_ahead` heard, and each
     uplink's own silence joins it for that uplink alone: what an uplink does then depends on nothing that came before
@@ -57,6 +62,7 @@ class SilenceListener:
     confidence: float
     remembers: bool = True
     bins: NDArray[np.int64] | None = None
+    payload_bins: NDArray[np.int64] | None = None
     pool: NoisePool | None = field(default=None, init=False)
 
     def listen_ahead(self, start_sample: int) -> None:
@@ -91,7 +97,11 @@ class SilenceListener:
             raise CaptureError(f"the noise of '{self.radio.name}' is not what it was before the first uplink")
         if self.remembers:
             self.pool = pool
-        return Listened(piece, pool.bound(piece.spectrum, self.confidence))
+        everywhere = pool.bound(piece.spectrum, self.confidence)
+        if self.payload_bins is None:
+            return Listened(piece, everywhere, everywhere)
+        inner, own = pool.within(self.payload_bins), piece.spectrum.within(self.payload_bins)
+        return Listened(piece, inner.bound(own, self.confidence), everywhere)
 
     def _fill(self, piece: Piece) -> tuple[Piece, NoisePool]:
         """A new pool that begins with `piece`, and the last piece of it."""
@@ -109,9 +119,10 @@ class SilenceListener:
 
     def _piece(self, start_sample: int, count: int) -> Piece:
         samples = self.radio.receive(count, start_sample).checked(count).samples
-        silence = observe_silence(samples, self.numerology, self.bins)
+        wide = observe_silence(samples, self.numerology, self.bins)
+        silence = wide if self.bins is None else wide.within(self.numerology.used_bins)
         diagnostics = diagnose_silence(silence, NOISE_TEST_LEVEL)
         if not diagnostics.bound_holds:
             raise CaptureError(f"the noise of '{self.radio.name}' cannot be relied on: {diagnostics.verdict}")
         noise = noise_of(silence, 2 * self.confidence - 1)
-        return Piece(start_sample, samples, noise, diagnostics, spectrum_of(silence))
+        return Piece(start_sample, samples, noise, diagnostics, spectrum_of(wide))

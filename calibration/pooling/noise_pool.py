@@ -130,6 +130,13 @@ class NoisePool:
         kept = self.steady & silence.steady
         return kept if kept.any() else np.ones_like(kept)
 
+    def within(self, bins: NDArray[np.int64]) -> "NoisePool":
+        """What the pool knows of some of its bins."""
+        inside = np.isin(self.bins, bins)
+        first = None if self.first is None else self.first.within(bins)
+        energy, steady = self.energy[inside], self.steady[inside]
+        return replace(self, bins=self.bins[inside], energy=energy, steady=steady, first=first)
+
     def bound(self, silence: Spectrum, confidence: float) -> SigmaBound:
         """Noise per real coordinate of the uplink whose silence this is, on every bin of the pool at once.
 

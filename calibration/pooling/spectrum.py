@@ -1,6 +1,6 @@
 """What one silence says to a pool of silences: power by bin, and how unequal I and Q are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,11 @@ class Spectrum:
             raise MeasurementError(f"a spectrum of {self.blocks} blocks with powers {self.powers.shape}: expected (K,)")
         if not (np.all(np.isfinite(self.powers)) and np.all(self.powers > 0)):
             raise MeasurementError("a spectrum with a power that is not above 0: the receiver is not on")
+
+    def within(self, bins: NDArray[np.int64]) -> "Spectrum":
+        """The same silence in some of its bins. I and Q are taken to be as unequal there as everywhere."""
+        inside = np.isin(self.bins, bins)
+        return replace(self, bins=self.bins[inside], powers=self.powers[inside], steady=self.steady[inside])
 
     @property
     def level(self) -> float:

@@ -40,6 +40,8 @@ FALTER_SYMBOLS = 4
 """Payload symbols over which the noise in empty cells is averaged."""
 FALTER_LEVEL = 1e-6
 """Probability with which an uplink whose jammer was there all the time is accounted for without it."""
+LEAST_BEYOND = 0.95
+"""Of the noise within the band, that a receiver must have beyond it for payloads without a filter."""
 _LOG = logging.getLogger("airdp")
 VIEW = View.SAMPLES
 """The adversary against whom an uplink over radios is accounted."""
@@ -110,7 +112,7 @@ class Coordinator:
         turn = (uplink - 1) % len(self.weights) if self.sizing.jammer.role is JammerRole.ROTATING else None
         place = self._jamming_place(turn)
         state = None if place is None else soundings.states[place]
-        soundings = replace(soundings, states=_comparable(soundings.states, state))
+        soundings = _comparable(soundings, state)
         clients = soundings.states[: len(self.weights)]
         circuits = tuple(self.link.ask(name, DescribeCircuits()) for name in self.cast.clients)
         alpha_u, jamming = self.sizing.choose(uplink, clients, soundings.sigma.noise_std_real, state, circuits)
@@ -303,14 +305,20 @@ class Coordinator:
         return bool(np.any(means < lowest * planned_var))
 
 
-def _comparable(states: tuple[SoundedChannel, ...], jammer: SoundedChannel | None) -> tuple[SoundedChannel, ...]:
-    """Channels with the treatment that suits all: without filters only where noise is white beyond the band too.
+def _comparable(soundings: Soundings, jammer: SoundedChannel | None) -> Soundings:
+    """Channels with the treatment that suits all, and the noise that counts with it.
 
-    A payload that is not filtered has sidelobes there, and a jammer's noise that is filtered is not known there.
+    A payload that is not filtered has sidelobes beyond the band. So it may go without a filter only where noise is
+    known to be there too: the receiver's, at about the band's level, which then counts at its quietest of both; and a
+    jammer's, which is not where it is filtered itself.
     """
-    if jammer is None or jammer.flat is not None:
-        return states
-    return tuple(replace(state, flat=None) for state in states)
+    within, everywhere = soundings.sigma, soundings.sigma_everywhere
+    quiet = everywhere.noise_std_real < LEAST_BEYOND * within.noise_std_real
+    if quiet or (jammer is not None and jammer.flat is None):
+        return replace(soundings, states=tuple(replace(state, flat=None) for state in soundings.states))
+    if any(state.flat is not None for state in soundings.states) and everywhere.noise_var_real < within.noise_var_real:
+        return replace(soundings, sigma=everywhere)
+    return soundings
 
 
 def _with_noise(mechanism: RoundMechanism, noise_std_real: float) -> RoundMechanism:

@@ -68,6 +68,8 @@ class SoundedChannel:
     cfo_cycles_per_sample, cfo_std_cycles_per_sample: transmitter minus receiver. reference_sample: the moment at which
         `channel` holds; later its phase has turned by the frequency offset. offset_samples: by how much the
         transmitter's frames come later than the server's counter says.
+    beyond, beyond_std: largest |H^| at the sounded subcarriers beyond the band, and the standard deviation of one;
+        None where it was not sounded there, and no path is taken to be stronger than within it.
     flat: where one factor will do.
     """
 
@@ -79,6 +81,8 @@ class SoundedChannel:
     reference_sample: int
     offset_samples: int
     flat: FlatChannel | None = None
+    beyond: float | None = None
+    beyond_std: float = 0.0
 
     @cached_property
     def response(self) -> NDArray[np.complex128]:
@@ -200,14 +204,17 @@ class Check(Message[None]):
 
 @dataclass(frozen=True)
 class Silence:
-    """What the server heard while nobody sent. sigma: lower bound on its noise. power: see `block_power`.
+    """What the server heard while nobody sent. power: see `block_power`.
 
+    sigma, sigma_everywhere: lower bounds on its noise at all frequencies of the band, transitions included, and at all
+    frequencies that are sounded, for payloads that are not filtered.
     start_sample: of the uplink's own silence: later than was asked for where the server had to listen for longer.
     diagnostics: whether it is noise that a bound may rest on.
     """
 
     noise: NoiseMeasurement
     sigma: SigmaBound
+    sigma_everywhere: SigmaBound
     power: NDArray[np.float32]
     start_sample: int
     diagnostics: NoiseDiagnostics

@@ -41,22 +41,28 @@ def relative_gain_upper(state: SoundedChannel, air: AirFormat) -> float:
     magnitude = np.abs(state.response)
     error = fine_values(channel_error(state, air), state.numerology)
     gains = state.inverse.gains
-    # Beyond the band the channel is not known: no path is taken to be stronger there than within it.
-    beyond = float(gains[~inside_band].max(initial=0.0)) * float(magnitude[inside_band].max())
+    beyond = float(gains[~inside_band].max(initial=0.0)) * _beyond_upper(
+        state, air, float(magnitude[inside_band].max())
+    )
     inside = float(((magnitude + error) * gains)[inside_band].max())
     return air.gain_margin * BETWEEN * max(inside, beyond)
 
 
 def channel_gains_upper(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
-    """Upper bounds on |H(f)| for payloads on the fine grid, and between its points.
-
-    Beyond the band no path is taken to be stronger than within it.
-    """
+    """Upper bounds on |H(f)| for payloads on the fine grid, and between its points."""
     if state.flat is not None:
         return np.full(1, air.gain_margin * abs(state.flat.gain) * (1.0 + flat_error(state, air)))
     inside_band = window(state.numerology) > 0
     upper = np.abs(state.response) + fine_values(channel_error(state, air), state.numerology)
-    return np.asarray(air.gain_margin * np.where(inside_band, upper, upper[inside_band].max()))
+    beyond = _beyond_upper(state, air, float(upper[inside_band].max()))
+    return np.asarray(air.gain_margin * np.where(inside_band, upper, beyond))
+
+
+def _beyond_upper(state: SoundedChannel, air: AirFormat, largest_within: float) -> float:
+    """Upper bound on |H(f)| beyond the band: as sounded there, or the largest within where it was not."""
+    if state.beyond is None:
+        return largest_within
+    return _BETWEEN_BINS * (state.beyond + air.error_quantile() * state.beyond_std)
 
 
 def flat_error(state: SoundedChannel, air: AirFormat) -> float:

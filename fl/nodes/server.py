@@ -60,7 +60,14 @@ class ServerNode:
     def __post_init__(self) -> None:
         air = self.air
         self.listener = SilenceListener(
-            self.radio, air.numerology, air.quiet_samples, air.first_quiet_samples, air.confidence, self.remembers
+            self.radio,
+            air.numerology,
+            air.quiet_samples,
+            air.first_quiet_samples,
+            air.confidence,
+            self.remembers,
+            bins=air.sounding_numerology.used_bins,
+            payload_bins=band_numerology(air.numerology).used_bins,
         )
 
     def answer(self, message: Message[Any]) -> Any:
@@ -82,6 +89,7 @@ class ServerNode:
         return Silence(
             noise=piece.noise,
             sigma=self._counted(piece.noise, heard.bound),
+            sigma_everywhere=self._counted(piece.noise, heard.bound_everywhere),
             power=block_power(piece.samples[-count:]),
             start_sample=own_start,
             diagnostics=piece.diagnostics,
@@ -114,11 +122,13 @@ class ServerNode:
         cells = self._cells(symbols)
         inside = np.isin(air.sounding_numerology.used_subcarriers, band.used_subcarriers)
         pilots = np.ascontiguousarray(every[:, inside])
+        energy = float(np.mean(np.sum(np.abs(every) ** 2, axis=0)))
         # A frame that was found by its strongest path may have weaker ones before it.
         earliest = -2.0 if self.shared_clock else -float(air.early_samples)
         inner = np.ascontiguousarray(cells[..., inside])
         estimate = estimate_channel(inner, pilots, band, min_delay_samples=earliest)
         channel_var = self._error_var(inner, pilots, estimate, slots)
+        beyond = self._beyond(cells[..., ~inside], every[:, ~inside])
         middle = self.air.margin_samples + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
         return [
             SoundedChannel(
@@ -130,9 +140,19 @@ class ServerNode:
                 reference_sample=capture.start_sample + place * air.slot_samples + middle + offsets[place],
                 offset_samples=offsets[place],
                 flat=self._flat(cells[place], every, float(estimate.noise_var_complex[place])),
+                beyond=None if beyond is None else float(beyond[place]),
+                beyond_std=math.sqrt(float(estimate.noise_var_complex[place]) / energy),
             )
             for place in range(len(slots))
         ]
+
+    def _beyond(self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64]) -> NDArray[np.float64] | None:
+        """Largest |H^| (slots,) at the sounded subcarriers beyond the band, cells (slots, symbols, subcarriers)."""
+        if pilots.shape[1] == 0:
+            return None
+        energy = np.sum(np.abs(pilots) ** 2, axis=0)
+        raw = np.einsum("...sk,sk->...k", cells, pilots.conj()) / energy
+        return np.asarray(np.abs(raw).max(axis=-1), np.float64)
 
     def _flat(
         self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64], noise_var_complex: float

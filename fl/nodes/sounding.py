@@ -17,7 +17,8 @@ NoiseCheck = Callable[[NoiseMeasurement], None]
 
 @dataclass(frozen=True)
 class Soundings:
-    """What a sounding phase showed. noise: in silence. sigma: its lower bound. states: one per transmitter.
+    """What a sounding phase showed. noise: in silence. sigma, sigma_everywhere: its lower bounds, see `Silence`.
+    states: one per transmitter.
 
     power: mean |x|^2 of consecutive blocks of POWER_BLOCK samples, without the delays of radios that need a lead.
     end_sample: the first after the last slot.
@@ -25,6 +26,7 @@ class Soundings:
 
     noise: NoiseMeasurement
     sigma: SigmaBound
+    sigma_everywhere: SigmaBound
     states: tuple[SoundedChannel, ...]
     power: NDArray[np.float32]
     end_sample: int
@@ -62,4 +64,4 @@ def sound(
         block = (planned - air.margin_samples - start_sample) // POWER_BLOCK
         power[block : block + heard.power.size] = heard.power[: power.size - block]
     end_sample = begin + len(group) * air.slot_samples
-    return Soundings(silence.noise, silence.sigma, tuple(states), power, end_sample)
+    return Soundings(silence.noise, silence.sigma, silence.sigma_everywhere, tuple(states), power, end_sample)

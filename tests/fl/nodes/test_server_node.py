@@ -12,8 +12,10 @@ from scipy import signal, stats
 
 from calibration.noise import BoundSource
 from fl.nodes.air_format import AirFormat
+from fl.nodes.coordinator import LEAST_BEYOND, _comparable
 from fl.nodes.link import InProcessLink, Node
 from fl.nodes.messages import Message, Sent, Sound
+from fl.nodes.precoding import relative_gain_upper
 from fl.nodes.server import ServerNode
 from fl.nodes.sounding import Soundings, sound
 from fl.uplink.contract import NotSentError
@@ -22,6 +24,8 @@ from hardware.radio.errors import CaptureError
 from hardware.radio.samples import Capture
 from phy.fading import circular_noise
 from phy.frame import sounding_samples
+from phy.inversion import band_numerology
+from phy.numerology import Numerology
 from tests.fl.nodes.radios import BAND, NUMEROLOGY, SETTINGS, lab_of, opened, power_of, true_channel
 
 AIR = AirFormat(NUMEROLOGY, 384, quiet_samples=8192, sounding_symbols=4)
@@ -86,9 +90,9 @@ def coloured(seed: int) -> Noise:
     )
 
 
-def coloured_var_real() -> NDArray[np.float64]:
+def coloured_var_real(numerology: Numerology) -> NDArray[np.float64]:
     """At each used subcarrier; the FFT of a block of 256 sees 255/256 of the correlation at lag one."""
-    cosine = np.cos(2 * np.pi * NUMEROLOGY.used_frequencies)
+    cosine = np.cos(2 * np.pi * numerology.used_frequencies)
     return np.asarray(NOISE_VAR_REAL * (1.25 + 2 * 0.5 * (255 / 256) * cosine))
 
 
@@ -108,17 +112,46 @@ def test_sigma_is_below_the_noise_and_close_to_it() -> None:
 
 @pytest.mark.parametrize("first", [0, 2**19])
 def test_coloured_noise_protects_as_its_quietest_subcarrier_does(first: int) -> None:
-    """Twenty captures: the bound is below the quietest subcarrier's true variance, which is far below the mean's. Used
-    subcarriers only: the null bins beyond the band's edge are quieter still, and nothing lies on them."""
-    truth = coloured_var_real()
-    assert truth.min() < 0.45 * truth.mean()
+    """Twenty captures: the bound is below the quietest subcarrier's true variance, which is far below the mean's. The
+    transition bands count, because a payload's sidelobes lie there; beyond them the noise is quieter still, which the
+    other bound is for."""
+    band = band_numerology(NUMEROLOGY)
+    truth, everywhere = coloured_var_real(band), coloured_var_real(AIR.sounding_numerology).min()
+    assert truth.min() < 0.4 * truth.mean()
+    assert truth.min() < 0.9 * coloured_var_real(NUMEROLOGY).min()
     air = replace(AIR, quiet_samples=65536, first_quiet_samples=first)
     for seed in range(20):
         heard = sounded(Heard(coloured(seed), air), ("a",))
         assert heard.sigma.source is BoundSource.POOL
         assert (0.82 if first else 0.55) * truth.min() < heard.sigma.noise_var_real <= truth.min()
         assert heard.noise.noise_var_real > 2 * heard.sigma.noise_var_real
-        assert heard.sigma.bin in NUMEROLOGY.used_bins
+        assert heard.sigma.bin in band.used_bins
+        assert (0.82 if first else 0.5) * everywhere < heard.sigma_everywhere.noise_var_real <= everywhere
+
+
+def test_a_payload_goes_without_a_filter_only_where_noise_is_beyond_the_band_too() -> None:
+    air = replace(AIR, quiet_samples=65536, first_quiet_samples=2**19)
+    heard = sounded(Heard(white(1), air), ("a",))
+    assert heard.states[0].flat is not None
+    assert heard.sigma_everywhere.noise_std_real > LEAST_BEYOND * heard.sigma.noise_std_real
+    plain = _comparable(heard, None)
+    assert plain.states[0].flat is not None
+    assert plain.sigma.noise_var_real == min(heard.sigma.noise_var_real, heard.sigma_everywhere.noise_var_real)
+    quieter = sounded(Heard(coloured(1), air), ("a",))
+    filtered = _comparable(replace(quieter, states=heard.states), None)
+    assert filtered.states[0].flat is None
+    assert filtered.sigma is quieter.sigma
+
+
+def test_the_channel_beyond_the_band_is_sounded_and_charged() -> None:
+    state = sounded(Heard(white(2), gain=0.7), ("a",)).states[0]
+    assert state.beyond is not None
+    # The largest of 46, each with an error of beyond_std.
+    assert 0.7 < state.beyond < 0.7 + 5 * state.beyond_std
+    assert state.beyond_std == pytest.approx(math.sqrt(2 * NOISE_VAR_REAL / (4 * 0.55)), rel=0.3)
+    filtered = replace(state, flat=None)
+    charged = relative_gain_upper(filtered, AIR)
+    assert relative_gain_upper(replace(filtered, beyond=1e6), AIR) > 1.5 * charged
 
 
 def server_of(noise: Noise, *, remembers: bool = True, first: int = 2**18) -> ServerNode:
