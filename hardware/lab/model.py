@@ -49,7 +49,8 @@ class Backend:
     sections: of a lab file, by name. traits: what a lab is like. connect: (lab, seed of the simulated air, stack) to
     the lab's radios, each entered into the stack as soon as it is open. align: gives the radios one count of samples
     where they have not got it by themselves, and returns the names of those whose count changed. requirements: what
-    must be installed. emulate: serves a lab's radios as virtual ones, whatever backend the lab is on.
+    must be installed. emulate: serves a lab's radios as virtual ones, whatever backend the lab is on. connect_one: opens
+    a single radio of a lab by its name, where the others belong to other processes.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Backend:
     discovery: Discovery | None = None
     requirements: Callable[[], Sequence[Requirement]] = tuple
     emulate: Callable[["Lab", EmulationSettings], AbstractContextManager[Emulation]] | None = None
+    connect_one: Callable[["Lab", str, ExitStack], Connection] | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,20 @@ class Lab:
     def observers(self) -> tuple[LabRadio, ...]:
         """Radios that only listen, in the file's order."""
         return tuple(radio for radio in self.radios if radio.role is Role.OBSERVER)
+
+    def radio(self, name: str) -> LabRadio:
+        """The radio of that name."""
+        found = next((radio for radio in self.radios if radio.name == name), None)
+        if found is None:
+            raise self._error(f"there is no radio '{name}': there are {', '.join(one.name for one in self.radios)}")
+        return found
+
+    def address_of(self, name: str) -> str:
+        """Where the backend finds a radio; `LabFileError` where the lab does not say."""
+        address = self.radio(name).address
+        if not address:
+            raise self._error(f"'{name}' has no address: its own process can only reach it by one")
+        return address
 
     def section(self, name: str, kind: type[_SectionT]) -> _SectionT:
         """The section `name`, which is of this kind; its defaults where the lab has none."""

@@ -1,7 +1,7 @@
 """A lab whose radios are open."""
 
 import atexit
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -89,15 +89,36 @@ def open_lab(lab: Lab, seed: int) -> Iterator[OpenLab]:
         atexit.register(leaving.at_exit)
         stack.callback(atexit.unregister, leaving.at_exit)
         stack.push(leaving)
-        _check_connection(lab, connection)
+        _check_connection(lab, connection, [radio.name for radio in lab.radios])
         for radio in lab.radios:
             connection.radios[radio.name].configure(radio.settings)
         yield OpenLab(lab, connection.radios, connection.air, connection.time, leaving)
 
 
-def _check_connection(lab: Lab, connection: Connection) -> None:
+@contextmanager
+def open_radio(lab: Lab, name: str) -> Iterator[OpenLab]:
+    """As `open_lab` for a single radio of a lab, whose others belong to other processes."""
+    connect_one = lab.backend.connect_one
+    if connect_one is None:
+        raise HardwareError(
+            f"radios of the backend '{lab.backend.name}' cannot be opened one by one: all belong to one process"
+        )
+    radio = lab.radio(name)
+    with ExitStack() as stack:
+        stack.enter_context(orderly_termination())
+        connection = connect_one(lab, name, stack)
+        leaving = Leaving(lab, connection.radios)
+        atexit.register(leaving.at_exit)
+        stack.callback(atexit.unregister, leaving.at_exit)
+        stack.push(leaving)
+        _check_connection(lab, connection, [name])
+        connection.radios[name].configure(radio.settings)
+        yield OpenLab(lab, connection.radios, connection.air, connection.time, leaving)
+
+
+def _check_connection(lab: Lab, connection: Connection, names: Sequence[str]) -> None:
     """Before anything is sent: what rests on the traits, such as whose noise a jammer sends, rests on the truth."""
-    missing = [radio.name for radio in lab.radios if radio.name not in connection.radios]
+    missing = [name for name in names if name not in connection.radios]
     if missing:
         raise HardwareError(f"the backend '{lab.backend.name}' has opened no radio '{missing[0]}'")
     traits = lab.traits
