@@ -114,7 +114,7 @@ class Coordinator:
         state = None if place is None else soundings.states[place]
         soundings = _comparable(soundings, state)
         clients = soundings.states[: len(self.weights)]
-        circuits = tuple(self.link.ask(name, DescribeCircuits()) for name in self.cast.clients)
+        circuits = self.link.ask_all([(name, DescribeCircuits()) for name in self.cast.clients])
         alpha_u, jamming = self.sizing.choose(uplink, clients, soundings.sigma.noise_std_real, state, circuits)
         silent = turn if jamming.needed else None
         block = block_number(uplink, attempt)
@@ -165,10 +165,11 @@ class Coordinator:
     ) -> tuple[Decision, ...]:
         payload = self.air.payload.payload_slice
         start, count = payload_start + payload.start, payload.stop - payload.start
-        return tuple(
-            self.link.ask(name, Announcement(alpha_u, state, start, count, noise_std_real, block))
+        announced = [
+            (name, Announcement(alpha_u, state, start, count, noise_std_real, block))
             for name, state in zip(self.cast.clients, states, strict=True)
-        )
+        ]
+        return tuple(self.link.ask_all(announced))
 
     def _gate(self, decisions: tuple[Decision, ...], silent: int | None) -> None:
         senders = [client for client in range(len(decisions)) if client != silent]
@@ -236,8 +237,7 @@ class Coordinator:
             # The jammer first: if it cannot send, nobody has.
             self.link.ask(current.jammer, order)
         try:
-            for client in current.plan.senders:
-                self.link.ask(self.cast.clients[client], order)
+            self.link.ask_all([(self.cast.clients[client], order) for client in current.plan.senders])
             received = self.link.ask(self.cast.server, Receive(current.payload_start))
         except BaseException as error:
             self._withdraw(current)
@@ -246,8 +246,7 @@ class Coordinator:
                 self._require_jammed(current)
             raise
         self._require_jammed(current)
-        for name in self.cast.clients:
-            self.link.ask(name, Check())
+        self.link.ask_all([(name, Check()) for name in self.cast.clients])
         np.multiply(received.cells, np.float32(1.0 / current.plan.alpha_u), out=received.cells)
         return received
 

@@ -26,7 +26,7 @@ from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.conditions import View
 from fl.random_streams import Stream
 from fl.uplink.alpha_u import PowerSettings
-from fl.uplink.contract import Aggregate, Contributions, Updates, UplinkPlan, checked_updates
+from fl.uplink.contract import Aggregate, Authorise, Contributions, TrainedHere, Updates, UplinkPlan, checked_updates
 from fl.uplink.jammer import JammerRole, JammerSettings
 from fl.uplink.modes import Rescale
 from hardware.lab.clock import ClockMode
@@ -53,7 +53,7 @@ class RadioRules:
     diagnosis: bool = True
 
 
-class RadioUplink:
+class RadioUplink(TrainedHere):
     """Nodes on the radios of an open lab. sizes: samples of each client (K,), in the order of the lab's clients.
 
     check_noise: looks at the noise of every silence, and may refuse it. nodes: by name, for whoever attacks the uplink.
@@ -74,10 +74,8 @@ class RadioUplink:
         require_suitable(lab.lab, sizes, rules.jammer.role)
         self.lab, self.air, self.sizes, self.rules = lab, air, sizes, rules
         self.clip_norm, self.weights = checked_clip_norm(clip_norm), sizes / sizes.sum()
-        self._jamming_noise, self._streams = _noise_source(lab.lab, streams), streams
-        own = rules.jammer.role in (JammerRole.DEDICATED, JammerRole.EXTERNAL)
-        jammer = lab.lab.jammer.name if own and lab.lab.jammer is not None else None
-        self.cast = Cast(lab.lab.ps.name, tuple(radio.name for radio in lab.lab.clients), jammer)
+        self._jamming_noise, self._streams = noise_source(lab.lab, streams), streams
+        self.cast = cast_of(lab.lab, rules.jammer.role)
         workspace = Workspace.of(air)
         self.clients = tuple(self._client(client, workspace) for client in range(len(sizes)))
         self.nodes = self._nodes(workspace)
@@ -102,7 +100,7 @@ class RadioUplink:
         return ClientNode(jamming.transmitter, weight, self.clip_norm, fetch, self.rules.power.backoff, jamming)
 
     def _jamming(self, name: str, workspace: Workspace) -> Jamming:
-        words_for = _dither_source(self.lab.lab, name, self._streams)
+        words_for = dither_source(self.lab.lab, name, self._streams)
         transmitter = Transmitter(self.lab.radios[name], self.air, workspace, words_for=words_for)
         return Jamming(transmitter, self._jamming_noise)
 
@@ -111,13 +109,7 @@ class RadioUplink:
         if self.cast.jammer is not None:
             jamming = self._jamming(self.cast.jammer, workspace)
             nodes[self.cast.jammer] = JammerNode(jamming.transmitter, jamming)
-        shared = self.lab.lab.clock_mode is ClockMode.SHARED
-        # Where time is simulated an uplink depends on nothing before it, so that a resumed run repeats bit for bit.
-        simulated = self.lab.time is not None
-        server = ServerNode(self.lab.ps, self.air, shared, self.cast.transmitters, remembers=not simulated)
-        if simulated:
-            server.listener.listen_ahead(self.lab.ps.now())
-        nodes[self.cast.server] = self.server = server
+        nodes[self.cast.server] = self.server = make_server(self.lab, self.air, self.cast)
         return nodes
 
     @property
@@ -136,7 +128,7 @@ class RadioUplink:
         self._round = self.coordinator.plan(uplink, attempt)
         return self._round.plan
 
-    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """AUTHORISE, TRANSMIT, RECEIVE, ACCOUNT. Each client fetches its update when it is told to send."""
         current = self._take(plan)
         diagnosis = Diagnosis(self.air.coordinates, self.weights, self.clip_norm) if self.rules.diagnosis else None
@@ -230,7 +222,25 @@ class RadioUplink:
         return 0.0 if dither is None else dither.variance * circuits.step**2
 
 
-def _noise_source(lab: Lab, streams: Streams) -> Callable[[int], WhiteNoise]:
+def cast_of(lab: Lab, jammer_role: JammerRole) -> Cast:
+    """Who takes part."""
+    own = jammer_role in (JammerRole.DEDICATED, JammerRole.EXTERNAL)
+    jammer = lab.jammer.name if own and lab.jammer is not None else None
+    return Cast(lab.ps.name, tuple(radio.name for radio in lab.clients), jammer)
+
+
+def make_server(lab: OpenLab, air: AirFormat, cast: Cast) -> ServerNode:
+    """The server's node on its radio."""
+    shared = lab.lab.clock_mode is ClockMode.SHARED
+    # Where time is simulated an uplink depends on nothing before it, so that a resumed run repeats bit for bit.
+    simulated = lab.time is not None
+    server = ServerNode(lab.ps, air, shared, cast.transmitters, remembers=not simulated)
+    if simulated:
+        server.listener.listen_ahead(lab.ps.now())
+    return server
+
+
+def noise_source(lab: Lab, streams: Streams) -> Callable[[int], WhiteNoise]:
     """Where a jammer's noise comes from: number of a sounding to a source."""
     if lab.traits.jammer_noise is JammerNoise.SYSTEM:
         return always_system_noise
@@ -241,7 +251,7 @@ def _noise_source(lab: Lab, streams: Streams) -> Callable[[int], WhiteNoise]:
     return seeded
 
 
-def _dither_source(lab: Lab, name: str, streams: Streams) -> Callable[[int], RandomWords]:
+def dither_source(lab: Lab, name: str, streams: Streams) -> Callable[[int], RandomWords]:
     """Where the bits of a transmitter's dither come from: number of a sounding to a source of its own."""
     if lab.traits.jammer_noise is JammerNoise.SYSTEM:
         return always_system_words

@@ -57,8 +57,7 @@ def sound(
         group = transmitters[first : first + SLOTS_PER_GROUP]
         planned = start_sample + air.slot_start(first)
         begin = not_before(planned)
-        for place, name in enumerate(group):
-            link.ask(name, Sound(begin + place * air.slot_samples))
+        link.ask_all([(name, Sound(begin + place * air.slot_samples)) for place, name in enumerate(group)])
         heard = link.ask(server, HearSoundings(first, len(group), begin))
         states += heard.states
         block = (planned - air.margin_samples - start_sample) // POWER_BLOCK

@@ -97,7 +97,7 @@ class _Reading:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self.kinds, self.head = path, bytearray(), GENESIS
+        self._path, self.kinds, self.head, self.first_hash = path, bytearray(), GENESIS, ""
         self.pending: dict[int, MechanismRow] = {}
 
     def rows(self) -> Iterator[Row]:
@@ -127,7 +127,7 @@ class _Reading:
                     f"ledger {self._path} line {row.seq + 1} accounts for an uplink that was not authorised"
                 )
         self.kinds.append(_KINDS.index(row.kind))
-        self.head = row.hash
+        self.head, self.first_hash = row.hash, self.first_hash or row.hash
 
     @property
     def authorised(self) -> int:
@@ -158,6 +158,7 @@ class Ledger:
     """The writing side. Made by `create` or `open`; every method returns only when its row is on disk.
 
     What it holds in memory, and what an append costs, does not grow with its rows (but for a byte each).
+    first_hash: of the first row, by which the ledger is known. last_line: the row that was written last, as on disk.
     """
 
     def __init__(self, path: Path, reading: _Reading, tally: Tally) -> None:
@@ -165,6 +166,8 @@ class Ledger:
         self._path, self._next_path = path, _next_to(path)
         self._kinds, self._tally = reading.kinds, tally
         self.head: str = reading.head
+        self.first_hash: str = reading.first_hash
+        self.last_line = ""
         self._torn = False
         try:
             self._file = AppendOnlyFile(path)
@@ -294,6 +297,7 @@ class Ledger:
         self._torn = False
         self._kinds.append(_KINDS.index(kind))
         self.head = digest
+        self.first_hash, self.last_line = self.first_hash or digest, line.decode()
         return seq
 
 

@@ -205,6 +205,17 @@ def seq_of(line: bytes) -> int | None:
         return None
 
 
+def checked_row(text: str) -> Row:
+    """A single row, as somebody else has sent it: it matches its own hash, and nothing more is known of it."""
+    line = text.encode("utf-8", "replace")
+    if len(line) > LONGEST_ROW_BYTES or line.count(b"\n") != 1 or not is_intact(line):
+        raise LedgerError("not a row of a ledger: it does not match its hash")
+    try:
+        return _ROW.validate_json(line)
+    except ValidationError as error:
+        raise LedgerError("not a row of a ledger: it cannot be read") from error
+
+
 def verified_rows(path: Path) -> Iterator[tuple[bytes, Row]]:
     """Each row of the ledger with its line, verified; one after the other, so that memory does not grow with them.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fl.run.apart import NodesElsewhere
     from fl.run.config import RunConfig
     from fl.run.runner import RunResult, UplinkMetrics
 
@@ -15,11 +16,12 @@ def run(
     *,
     resume: bool = False,
     on_uplink: "Callable[[UplinkMetrics], None] | None" = None,
+    elsewhere: "NodesElsewhere | None" = None,
 ) -> "RunResult":
     """Run an experiment: `config` is a `RunConfig`, a mapping with its sections, or a shipped name or TOML path.
 
     Returns when the run has finished or its privacy budget is spent; the folder `result.out` holds everything.
-    `on_uplink` is called after each uplink. Raises `phy.errors.AirdpError` for anything the caller can mend.
+    `on_uplink` is called after each uplink. `elsewhere`: clients and jammer are processes of their own. Raises `phy.errors.AirdpError` for anything the caller can mend.
     """
     # Imported here: PyTorch takes seconds to load, and the accounting commands do not need it.
     from fl.run.config import RunConfig, load_config, parse_config
@@ -29,4 +31,6 @@ def run(
         resolved = load_config(str(config))
     else:
         resolved = config if isinstance(config, RunConfig) else parse_config(config)
-    return run_experiment(resolved, None if out is None else Path(out), resume=resume, on_uplink=on_uplink)
+    return run_experiment(
+        resolved, None if out is None else Path(out), resume=resume, on_uplink=on_uplink, elsewhere=elsewhere
+    )

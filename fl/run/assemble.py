@@ -18,6 +18,7 @@ from fl.errors import ConfigError
 from fl.learning.settings import LocalMode
 from fl.nodes.air_format import AirFormat
 from fl.nodes.calibrated import CalibrationCheck
+from fl.nodes.coordinator import Coordinator
 from fl.nodes.radio_uplink import RadioRules, RadioUplink, require_suitable
 from fl.privacy.liu_simeone import published_target
 from fl.privacy.target import PrivacyTarget
@@ -52,6 +53,10 @@ class Onlooker(Protocol):
         """The uplink on these radios has been made."""
         ...
 
+    def attach_coordinator(self, coordinator: Coordinator) -> None:
+        """As `attach`, where nodes are apart: what they send is not seen."""
+        ...
+
 
 OpenUplink = Callable[[Onlooker], AbstractContextManager[Uplink]]
 
@@ -72,6 +77,37 @@ class Parts(Learner):
     allocation: Allocation | None
     canaries: Canaries | None
     open_uplink: OpenUplink
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """See `Learner.statistics`. Of clients elsewhere nothing is known but how many samples they have."""
+        if self.clients:
+            return super().statistics
+        sizes = self.sizes
+        return {"clients": len(sizes), "samples": int(sizes.sum()), "sizes": sizes.tolist()}
+
+
+def assemble_server(
+    config: RunConfig,
+    sizes: NDArray[np.int64],
+    make: Callable[[CalibrationCheck | None, int], OpenUplink],
+) -> Parts:
+    """The server's part where clients are elsewhere. sizes: n_i (K,) as they said. make: calibration and d to uplink.
+
+    Of the data only the test set is used: nothing of a client's is here.
+    """
+    learner = replace(make_learner(config), clients=())
+    inputs = gather(config, learner.model)
+    calibration = _calibration(config, inputs)
+    return Parts(
+        inputs=inputs,
+        calibration=calibration,
+        **vars(learner),
+        sizes=sizes,
+        allocation=None,
+        canaries=None,
+        open_uplink=make(calibration, learner.start.size),
+    )
 
 
 def assemble(config: RunConfig) -> Parts:
@@ -195,15 +231,13 @@ def make_radio_uplink(
     return opened
 
 
-def radio_uplink_on(
-    config: RunConfig, lab: Lab, calibration: CalibrationCheck | None, sizes: NDArray[np.int64], coordinates: int
-) -> tuple[AirFormat, Callable[[OpenLab], RadioUplink]]:
-    """Format of a radio uplink, and what makes one on open radios."""
+def air_format(config: RunConfig, lab: Lab, coordinates: int) -> AirFormat:
+    """The format of an uplink over the radios of a lab, as every node of it computes it; without a calibration."""
     settings, confidence = config.radio, split_delta(config).confidence
     if confidence is None:
         raise ConfigError("uplink.kind is not 'radio': nothing is measured, and no bound has a confidence")
     numerology = Numerology(settings.fft_size, settings.cp_samples, settings.data_subcarriers, lab.sample_rate_hz)
-    air = AirFormat(
+    return AirFormat(
         numerology=numerology,
         coordinates=coordinates,
         sounding_symbols=settings.sounding_symbols,
@@ -213,16 +247,28 @@ def radio_uplink_on(
         payload_rms=settings.payload_rms,
         confidence=confidence,
     )
-    require_suitable(lab, sizes, config.jammer.role)
-    if calibration is not None:
-        air = calibration.applied_to(air, _transmitters(lab, config.jammer.role))
-    rules = RadioRules(
+
+
+def radio_rules(config: RunConfig, sizes: NDArray[np.int64]) -> RadioRules:
+    """How an uplink over radios goes."""
+    return RadioRules(
         power=_power(config, sizes, allocation=None),
         jammer=_jammer(config, sizes),
-        max_phase_error_rad=settings.max_phase_error_rad,
-        attempts=settings.attempts,
-        diagnosis=settings.diagnosis,
+        max_phase_error_rad=config.radio.max_phase_error_rad,
+        attempts=config.radio.attempts,
+        diagnosis=config.radio.diagnosis,
     )
+
+
+def radio_uplink_on(
+    config: RunConfig, lab: Lab, calibration: CalibrationCheck | None, sizes: NDArray[np.int64], coordinates: int
+) -> tuple[AirFormat, Callable[[OpenLab], RadioUplink]]:
+    """Format of a radio uplink, and what makes one on open radios."""
+    air = air_format(config, lab, coordinates)
+    require_suitable(lab, sizes, config.jammer.role)
+    if calibration is not None:
+        air = calibration.applied_to(air, transmitters_of(lab, config.jammer.role))
+    rules = radio_rules(config, sizes)
 
     def make(radios: OpenLab) -> RadioUplink:
         return RadioUplink(
@@ -239,7 +285,8 @@ def radio_uplink_on(
     return air, make
 
 
-def _transmitters(lab: Lab, jammer_role: JammerRole) -> list[str]:
+def transmitters_of(lab: Lab, jammer_role: JammerRole) -> list[str]:
+    """Names of all who send in a run."""
     own = lab.jammer if jammer_role in (JammerRole.DEDICATED, JammerRole.EXTERNAL) else None
     return [radio.name for radio in (*lab.clients, *([] if own is None else [own]))]
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fl.nodes.coordinator import Coordinator
 from fl.nodes.journal.log import LogHandler, RunLog
 from fl.nodes.journal.noise import NoiseLine
 from fl.nodes.journal.watch import Watcher, watch
@@ -60,7 +61,11 @@ class RunJournal:
             captures = CaptureFolder.of(self._folder.path)
             self._recorder = UplinkRecorder(captures, self._config, uplink, self._tapes)
             self._watchers = (self._noise, self.log, *self._recorder.watchers)
-        watch(uplink, [self])
+        watch(uplink.coordinator, [self])
+
+    def attach_coordinator(self, coordinator: Coordinator) -> None:
+        """Watch an uplink whose nodes are apart: noise is written down, and no captures."""
+        watch(coordinator, [self])
 
     def start(self, model: NDArray[np.float32]) -> None:
         """The run begins, with this model."""

@@ -41,7 +41,8 @@ from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label
 from fl.privacy.statement import PrivacyStatement, delta_left, json_number, state_privacy
 from fl.random_streams import Stream, generator
-from fl.run.assemble import Parts, assemble
+from fl.run.apart import NodesElsewhere, attending, make_apart_uplink
+from fl.run.assemble import Parts, assemble, assemble_server
 from fl.run.config import RunConfig
 from fl.run.delta_split import split_delta
 from fl.run.folder import ALLOCATION, Checkpoint, RunFolder, created, is_unused, locked
@@ -153,8 +154,12 @@ def run_experiment(
     *,
     resume: bool = False,
     on_uplink: Callable[[UplinkMetrics], None] | None = None,
+    elsewhere: NodesElsewhere | None = None,
 ) -> RunResult:
-    """Run `config` in the folder `out` (default: runs/NAME-TIME); with `resume`, go on where its run stopped."""
+    """Run `config` in the folder `out` (default: runs/NAME-TIME); with `resume`, go on where its run stopped.
+
+    elsewhere: where clients and jammer are processes of their own, how they are reached.
+    """
     if out is None:
         if resume:
             raise RunFolderError("--resume needs --out: the folder of the run that shall go on")
@@ -163,8 +168,8 @@ def run_experiment(
     fresh = is_unused(out)
     if not fresh:
         _check_same_run(folder, config, resume=resume)
-    parts = assemble(config)
     with ExitStack() as stack:
+        parts = _parts(config, elsewhere, stack)
         if not fresh:
             parts.inputs.require_same(folder)
             stack.enter_context(locked(folder))
@@ -182,6 +187,15 @@ def run_experiment(
             return going.go()
 
 
+def _parts(config: RunConfig, elsewhere: NodesElsewhere | None, stack: ExitStack) -> Parts:
+    if elsewhere is None:
+        return assemble(config)
+    attendance = stack.enter_context(attending(config, elsewhere))
+    return assemble_server(
+        config, attendance.sizes, lambda calibration, d: make_apart_uplink(config, attendance, calibration, d)
+    )
+
+
 def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
     held = folder.config()
     if held.digest() != config.digest():
@@ -193,8 +207,23 @@ def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> No
         )
 
 
-def _create(folder: RunFolder, config: RunConfig, parts: Parts, view: View) -> None:
+def ledger_header(config: RunConfig, sizes: NDArray[np.int64], view: View) -> LedgerHeader:
+    """What the ledger of a run says first."""
     split = split_delta(config)
+    return LedgerHeader(
+        sizes=tuple(int(size) for size in sizes),
+        delta=config.privacy.delta,
+        label=config.label,
+        neighbours=config.privacy.neighbours,
+        config_sha256=config.digest(),
+        view=view,
+        jammer=JammerTrust(config.jammer.role.value),
+        delta_bounds=split.bounds,
+        confidence=split.confidence,
+    )
+
+
+def _create(folder: RunFolder, config: RunConfig, parts: Parts, view: View) -> None:
     with created(folder.path) as scratch:
         write_atomically(scratch.config_path, config.to_toml().encode())
         scratch.write_json("versions.json", versions())
@@ -202,18 +231,7 @@ def _create(folder: RunFolder, config: RunConfig, parts: Parts, view: View) -> N
         scratch.write_json("partition.json", {"data_sha256": parts.dataset.fingerprint(), **parts.statistics})
         if parts.allocation is not None:
             scratch.write_json(ALLOCATION, parts.allocation.to_json())
-        header = LedgerHeader(
-            sizes=tuple(int(size) for size in parts.sizes),
-            delta=config.privacy.delta,
-            label=config.label,
-            neighbours=config.privacy.neighbours,
-            config_sha256=config.digest(),
-            view=view,
-            jammer=JammerTrust(config.jammer.role.value),
-            delta_bounds=split.bounds,
-            confidence=split.confidence,
-        )
-        Ledger.create(scratch.ledger_path, header).close()
+        Ledger.create(scratch.ledger_path, ledger_header(config, parts.sizes, view)).close()
 
 
 def _json_ready(value: Any) -> Any:
@@ -271,6 +289,7 @@ class _Run:
 
     def go(self) -> RunResult:
         """All remaining uplinks, then figures and result."""
+        self.uplink.started(self.ledger.first_hash)
         start = Checkpoint(0, self.parts.start, "")
         self.folder.keep_metrics_until((self.checkpoint or start).uplink)
         state, status = self.checkpoint or start, FINISHED
@@ -291,11 +310,15 @@ class _Run:
         """
         # A real channel does not wait for training: where it ages, updates are ready before it is sounded.
         number = state.uplink + 1
-        ready = dict(self._updates(state.model, number, range(len(self.parts.clients)))) if self._ages else None
+        elsewhere = self.uplink.train(state.model, number)
+        early = self._ages and not elsewhere
+        ready = dict(self._updates(state.model, number, range(len(self.parts.clients)))) if early else None
 
         def carry(plan: UplinkPlan) -> Checkpoint | None:
             if self._exceeds_budget(plan.mechanism):
                 return None
+            if elsewhere:
+                return self._uplink(state, plan, ())
             if ready is None:
                 # Closed however the uplink ends: training that is under way has PyTorch on one thread.
                 with closing(self._updates(state.model, number, plan.senders)) as updates:
@@ -332,18 +355,22 @@ class _Run:
         started = time.perf_counter()
         rows: list[int] = []
 
-        def authorise() -> None:
+        def authorise() -> str:
             self.journal.reserve()
             rows.append(self.ledger.authorise(plan.mechanism))
+            row = self.ledger.last_line
             self.journal.authorised(plan.uplink, rows[0])
+            return row
 
         try:
             aggregate = self.uplink.exchange(plan, updates, authorise)
         except UnprotectedError as error:
             self.ledger.account(rows[0], error.mechanism)
+            self.uplink.settled(error.mechanism)
             raise
         # Measured noise may turn out below the plan's: on disk before anything else happens.
         self.ledger.account(rows[0], aggregate.mechanism)
+        self.uplink.settled(aggregate.mechanism)
         self._keep_evidence(plan, aggregate)
         before_step = ServerState(state.model, state.memory)
         stepped = advance(self.parts.algorithm, before_step, aggregate.values, plan.uplink)
@@ -406,7 +433,7 @@ class _Run:
             uplink=plan.uplink,
             rounds=plan.uplink * self.parts.algorithm.steps_per_uplink,
             accuracy=test.accuracy,
-            loss=self.parts.scores(model, self.parts.train).loss,
+            loss=self._training_loss(model),
             test_loss=test.loss,
             epsilon=self._epsilon(),
             label=self.config.label.value,
@@ -426,6 +453,10 @@ class _Run:
             diagnostics={**aggregate.diagnostics, **({} if calibration is None else calibration.metrics())},
         )
 
+    def _training_loss(self, model: NDArray[np.float32]) -> float:
+        """Of all clients' data; not known where they keep it to themselves."""
+        return self.parts.scores(model, self.parts.train).loss if self.parts.clients else math.nan
+
     def _finish(self, state: Checkpoint, status: str) -> RunResult:
         test = self.parts.scores(state.model, self.parts.test)
         mechanisms = list(self.ledger.mechanisms.values())
@@ -435,7 +466,7 @@ class _Run:
             out=self.folder.path,
             status=status,
             accuracy=test.accuracy,
-            loss=self.parts.scores(state.model, self.parts.train).loss,
+            loss=self._training_loss(state.model),
             test_loss=test.loss,
             uplinks=state.uplink,
             rounds=state.uplink * self.parts.algorithm.steps_per_uplink,

@@ -93,6 +93,10 @@ Updates = Iterable[tuple[int, BoundedUpdate]]
 """(client, update) pairs. They are taken one at a time, so that memory does not grow with the number of clients."""
 
 
+Authorise = Callable[[], str]
+"""Writes a plan's mechanism into the ledger; returns the row as it is on disk."""
+
+
 class Uplink(Protocol):
     """plan -> exchange, which calls `authorise` before the first sample leaves.
 
@@ -110,11 +114,22 @@ class Uplink(Protocol):
         """See the class."""
         ...
 
+    def started(self, run: str) -> None:
+        """The run's ledger is open. run: hash of its first row, by which the run is known from now on."""
+        ...
+
+    def train(self, model: NDArray[np.float32], uplink: int) -> bool:
+        """Whether clients train in processes of their own, from `model` (d,); what they send is then theirs alone.
+
+        Where this is false whoever calls trains them, and gives their updates to `exchange`.
+        """
+        ...
+
     def plan(self, uplink: int, attempt: int = 0) -> UplinkPlan:
         """Sound the channel and let every transmitter decide. `NotSentError`: it may work in another attempt."""
         ...
 
-    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """Carry the updates of `plan.senders`, in that order, to the server.
 
         authorise: writes the plan's mechanism into the ledger. It is called once, and until it has returned nothing
@@ -122,6 +137,24 @@ class Uplink(Protocol):
         `UnprotectedError`.
         """
         ...
+
+    def settled(self, mechanism: RoundMechanism) -> None:
+        """What the last exchange was accounted for as is on disk."""
+        ...
+
+
+class TrainedHere:
+    """What an uplink has nothing to do with where this process trains all clients."""
+
+    def started(self, run: str) -> None:
+        """See `Uplink.started`."""
+
+    def train(self, model: NDArray[np.float32], uplink: int) -> bool:
+        """See `Uplink.train`."""
+        return False
+
+    def settled(self, mechanism: RoundMechanism) -> None:
+        """See `Uplink.settled`."""
 
 
 def cells_needed(coordinates: int) -> int:

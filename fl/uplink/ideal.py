@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fl.privacy.conditions import View
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
-from fl.uplink.contract import Aggregate, Contributions, Updates, UplinkPlan, checked_updates
+from fl.uplink.contract import Aggregate, Authorise, Contributions, TrainedHere, Updates, UplinkPlan, checked_updates
 from fl.uplink.jammer import SILENT
 from fl.uplink.power_control import ClientPower
 
 
 @dataclass(frozen=True)
-class IdealUplink:
+class IdealUplink(TrainedHere):
     """sizes: samples of each client (K,). coordinates: d. The aggregate is sum_i p_i u_i."""
 
     sizes: NDArray[np.int64]
@@ -45,7 +45,7 @@ class IdealUplink:
         powers = tuple(ClientPower(complex(weight), 1.0) for weight in weights)
         return UplinkPlan(uplink, 1.0, np.ones(count, np.complex128), weights, powers, SILENT, None, 0, mechanism)
 
-    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """Add the weighted updates up as they come, and hand the sum over as it is."""
         total = np.zeros(self.coordinates, np.float32)
         energy = np.zeros(len(self.sizes))

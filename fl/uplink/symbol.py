@@ -16,7 +16,9 @@ from fl.uplink.alpha_u import PowerSettings, UplinkState, choose_alpha_u
 from fl.uplink.channel import Channel, ChannelState
 from fl.uplink.contract import (
     Aggregate,
+    Authorise,
     Contributions,
+    TrainedHere,
     Updates,
     UplinkPlan,
     as_cells,
@@ -36,7 +38,7 @@ SMALLEST_NOISE_STD = 1e-30
 
 
 @dataclass(frozen=True)
-class SymbolUplink:
+class SymbolUplink(TrainedHere):
     """sizes: samples of each client (K,). limits: P_i, limits on ||x_i||^2 (K,). noise_std_real: sigma_c.
 
     streams: generator for a purpose and an uplink number.
@@ -137,7 +139,7 @@ class SymbolUplink:
         )
         return UplinkPlan(uplink, alpha_u, state.clients, weights, powers, jammer, silent, postponed, mechanism)
 
-    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Callable[[], None]) -> Aggregate:
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """Sum the signals h_i x_i, add the jammer's and the receiver's noise, and divide by alpha_u."""
         total, contributions = self._signals(plan, updates)
         authorise()

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 from fl.cli.output import PROGRESS, RESULTS, print_baseline, print_json, print_privacy, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fl.nodes.apart.switchboard import NodeState
+    from fl.run.apart import NodesElsewhere
     from fl.run.runner import RunResult, UplinkMetrics
 
 
@@ -32,7 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--live", action="store_true", help="serve a page about the run meanwhile, as `airdp live` does for any run"
     )
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="where --live serves it (default: 127.0.0.1:8750, or any free port)"
+        "--live-at", metavar="HOST:PORT", help="where --live serves it (default: 127.0.0.1:8750, or any free port)"
+    )
+    parser.add_argument("--lab", metavar="LAB", help="run over the radios of this lab (radio.lab)")
+    parser.add_argument(
+        "--listen", metavar="tcp://ADDRESS:PORT", help="clients and jammer are `airdp node` elsewhere, and join here"
+    )
+    parser.add_argument(
+        "--keys", type=Path, default=Path("keys"), metavar="DIR", help="with --listen: folder of keys (default: keys)"
+    )
+    parser.add_argument(
+        "--wait", type=float, default=60.0, metavar="S", help="with --listen: seconds for nodes to join (default 60)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
@@ -46,6 +60,8 @@ def call(options: argparse.Namespace) -> int:
     overrides = list(options.set)
     if options.backend:
         overrides += ["uplink.kind='radio'", f"radio.backend='{options.backend}'"]
+    if options.lab:
+        overrides += ["uplink.kind='radio'", f"radio.lab={json.dumps(options.lab)}"]
     if options.calibration:
         overrides.append(f"radio.calibration={json.dumps(str(options.calibration))}")
     if options.record:
@@ -80,7 +96,7 @@ def call(options: argparse.Namespace) -> int:
             state = f"accuracy {100 * metrics.accuracy:5.1f} %  epsilon {shown(metrics.epsilon)} ({metrics.label})"
             progress.update(task, completed=metrics.uplink, state=state)
 
-        result = run(config, out, resume=options.resume, on_uplink=on_uplink)
+        result = run(config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=_elsewhere(options))
     seconds = time.perf_counter() - started
     if changes_db:
         PROGRESS.print(
@@ -94,6 +110,29 @@ def call(options: argparse.Namespace) -> int:
     else:
         _print_tables(result, seconds)
     return 0
+
+
+def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
+    """Where nodes are processes of their own: how they are reached. Says where it listens, and who is missing."""
+    if not options.listen:
+        return None
+    from fl.run.apart import NodesElsewhere
+
+    missing: list[str] = []
+
+    def said(nodes: "Sequence[NodeState]") -> None:
+        now = [node.name for node in nodes if not node.session]
+        if now != missing:
+            missing[:] = now
+            PROGRESS.print(f"waiting for {', '.join(now)}" if now else "all nodes are there", highlight=False)
+
+    return NodesElsewhere(
+        options.listen,
+        options.keys,
+        options.wait,
+        said=said,
+        listening=lambda endpoint: PROGRESS.print(f"listening at {endpoint}", highlight=False),
+    )
 
 
 def _print_tables(result: "RunResult", seconds: float) -> None:

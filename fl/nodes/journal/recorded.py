@@ -39,6 +39,7 @@ class RecordedConversation:
     broken_off: bool
     found: list[Difference] = field(default_factory=list)
     _place: int = 0
+    concurrent = False
 
     @property
     def over(self) -> bool:
@@ -56,9 +57,13 @@ class RecordedConversation:
         if node == self.server_name:
             return self._ask_server(event, message)
         if "error" in event:
-            raise _raised(event["error"])
+            raise raised(event["error"])
         answer: Answer = decode(event["answer"])
         return answer
+
+    def ask_all(self, asked: Sequence[tuple[str, Message[Answer]]]) -> list[Answer]:
+        """See `Link.ask_all`."""
+        return [self.ask(node, message) for node, message in asked]
 
     def _ask_server(self, event: dict[str, Any], message: Message[Answer]) -> Answer:
         name = f"{type(message).__name__} at '{self.server_name}'"
@@ -69,7 +74,7 @@ class RecordedConversation:
             # The radio failed then, so there is nothing to receive now.
             if error is None:
                 self._other_course("samples", str(missing))
-            raise _raised(error) from missing
+            raise raised(error) from missing
         except AirdpError as now:
             self.found += differences(error or "an answer", encode_error(now), name)
             raise
@@ -108,7 +113,7 @@ class RecordedConversation:
         raise OtherCourseError(f"{recorded} was recorded, {replayed} comes out")
 
 
-def _raised(error: dict[str, str]) -> AirdpError:
+def raised(error: dict[str, str]) -> AirdpError:
     """What a node raised, as its own class where that is one of airdp's."""
     kind = next((kind for kind in _all_errors(AirdpError) if kind.__name__ == error["type"]), HardwareError)
     try:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fl.nodes.coordinator import Coordinator
 from fl.nodes.link import Link
 from fl.nodes.messages import Answer, Message
-from fl.nodes.radio_uplink import RadioUplink
 from fl.nodes.stage import Beginning, Stage
 
 
@@ -53,6 +53,21 @@ class WatchedLink:
             watcher.answered(node, message, answer)
         return answer
 
+    def ask_all(self, asked: Sequence[tuple[str, Message[Answer]]]) -> list[Answer]:
+        """See `Link.ask_all`. Where nodes are asked in turn, watchers see each event when it happens."""
+        if not self.concurrent:
+            return [self.ask(node, message) for node, message in asked]
+        answers = self.link.ask_all(asked)
+        for (node, message), answer in zip(asked, answers, strict=True):
+            for watcher in self.watchers:
+                watcher.answered(node, message, answer)
+        return answers
+
+    @property
+    def concurrent(self) -> bool:
+        """See `Link.concurrent`."""
+        return self.link.concurrent
+
 
 @dataclass
 class WatchedStage:
@@ -78,8 +93,7 @@ class WatchedStage:
         return given
 
 
-def watch(uplink: RadioUplink, watchers: Sequence[Watcher]) -> None:
-    """Let `watchers` see all that the uplink's coordinator says and is told."""
-    coordinator = uplink.coordinator
+def watch(coordinator: Coordinator, watchers: Sequence[Watcher]) -> None:
+    """Let `watchers` see all that a coordinator says and is told."""
     coordinator.link = WatchedLink(coordinator.link, watchers)
     coordinator.stage = WatchedStage(coordinator.stage, watchers)

@@ -32,7 +32,7 @@ class AirPort:
             raise HardwareError(f"'{address}' is not the address of a served radio: expected ipc:///PATH#NAME")
         self._address, self._timeout_ms = address, round(1e3 * timeout_s)
         self._lock = threading.Lock()
-        self._socket = zmq.Context.instance().socket(zmq.REQ)
+        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_BYTES)
         self._socket.setsockopt(zmq.RCVTIMEO, self._timeout_ms)

@@ -1,0 +1,1 @@
+"""Commands about nodes in processes of their own."""

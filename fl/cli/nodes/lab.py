@@ -1,0 +1,100 @@
+"""Start all nodes of a lab as processes of this machine, and a run over them, or wait for one elsewhere.
+
+With --run CONFIG the server is started too, and everything ends with the run. Without it a table shows the nodes until
+Ctrl-C, with the command that starts each of them on a machine of its own.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fl.cli.output import PROGRESS, RESULTS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fl.processes.lab_up import LabUp
+
+_REFRESH_S = 0.5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare options."""
+    parser.add_argument("action", choices=("up",), help="what to do")
+    parser.add_argument("lab", metavar="LAB", help="shipped name or lab file")
+    parser.add_argument("--backend", metavar="NAME", help="instead of the lab's own")
+    parser.add_argument("--run", metavar="CONFIG", help="run this experiment over the nodes")
+    parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="with --run: override a key")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="with --run: folder of the run")
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder of what nodes keep (default: temporary)")
+    parser.add_argument(
+        "--server", default="tcp://127.0.0.1:5757", metavar="tcp://…", help="where the run listens (default: port 5757)"
+    )
+    parser.add_argument("--resume", action="store_true", help="with --run: go on with the run in --out")
+    parser.add_argument("--json", action="store_true", help="with --run: print one JSON object instead of a table")
+
+
+def call(options: argparse.Namespace) -> int:
+    """Start everything; take it down again."""
+    from fl.processes.lab_up import lab_up
+    from fl.run.config import load_config
+    from hardware.lab.file import find_lab
+
+    lab = find_lab(options.lab, options.backend)
+    config = load_config(options.run, options.set) if options.run else None
+    seed = 1 if config is None else config.seed
+    try:
+        with lab_up(lab, options.server, seed=seed, state=options.state) as up:
+            if options.run:
+                return _run(options, up)
+            _watch(up)
+    except KeyboardInterrupt:
+        if options.run:
+            raise
+    return 0
+
+
+def _run(options: argparse.Namespace, up: "LabUp") -> int:
+    from fl.cli.experiments import run
+
+    keys = up.folder / "keys"
+    arguments = [options.run, "--lab", str(up.lab_file), "--listen", options.server, "--keys", str(keys)]
+    arguments += [part for override in options.set for part in ("--set", override)]
+    arguments += ["--out", str(options.out)] if options.out else []
+    arguments += ["--resume"] if options.resume else []
+    arguments += ["--json"] if options.json else []
+    parser = argparse.ArgumentParser()
+    run.add_arguments(parser)
+    try:
+        return run.call(parser.parse_args(arguments))
+    except Exception:
+        for node in up.nodes:
+            said = node.log.read_text(errors="replace").strip()
+            if said:
+                PROGRESS.print(f"{node.name}: {said[-400:]}", markup=False, highlight=False)
+        raise
+
+
+def _watch(up: "LabUp") -> None:
+    from rich.live import Live
+
+    for name, command in up.commands().items():
+        RESULTS.print(f"{name}: {command}", soft_wrap=True, markup=False, highlight=False)
+    RESULTS.print(f"lab file {up.lab_file}, keys {up.folder / 'keys'}; stop with Ctrl-C", soft_wrap=True, markup=False)
+    RESULTS.file.flush()
+    with Live(console=PROGRESS, transient=True, auto_refresh=False) as live:
+        while True:
+            live.update(node_table(up), refresh=True)
+            time.sleep(_REFRESH_S)
+
+
+def node_table(up: "LabUp") -> "Table":
+    """What each node is doing."""
+    from rich.table import Table
+
+    table = Table("node", "role", "process", "state", "last words")
+    for node in up.nodes:
+        words = node.log.read_text(errors="replace").strip().splitlines()
+        table.add_row(node.name, node.role.value, str(node.process.pid), node.state, words[-1][-60:] if words else "")
+    return table

@@ -1,0 +1,87 @@
+"""A client in a process of its own: trains, clips, decides, and sends only on a row of the ledger that it has checked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.errors import PrivacyError
+from fl.nodes.apart.orders import Clock, Leave, Order, ReadClock, Settle, Train
+from fl.nodes.apart.own_ledger import OwnLedger, Promise
+from fl.nodes.client import ClientNode
+from fl.nodes.messages import Announcement, Decision, Transmit
+from fl.privacy.clipping import BoundedUpdate
+from hardware.radio.contract import Radio
+
+TrainUpdate = Callable[[NDArray[np.float32], int], BoundedUpdate]
+"""(global model, number of the uplink) to this client's update."""
+
+
+@dataclass
+class ClientSide:
+    """What a client's process does with orders. node: made with `fetch` of this object."""
+
+    train: TrainUpdate
+    ledger: OwnLedger
+    clip_norm: float
+    record_bounded: bool
+    node: ClientNode | None = None
+    _update: tuple[int, BoundedUpdate] | None = None
+    _decided: tuple[int, Decision] | None = None
+    _uplink: int = 0
+
+    def fetch(self) -> BoundedUpdate:
+        """The update of the uplink that is being sent."""
+        if self._update is None or self._update[0] != self._uplink:
+            raise PrivacyError(f"this client has no update for uplink {self._uplink}: it was not told to train")
+        return self._update[1]
+
+    def carry_out(self, order: Order) -> Any:
+        """One order; what is said to a node is for the node."""
+        node = self._node
+        match order.message:
+            case Train(uplink, model):
+                self._update = (uplink, self.train(model, uplink))
+                return None
+            case Settle(row, mechanism):
+                self.ledger.settle(row, mechanism)
+                return None
+            case Announcement():
+                decision: Decision = node.answer(order.message)
+                self._decided = (order.uplink, decision)
+                return decision
+            case Transmit():
+                return self._transmit(order)
+        return answer_as_transmitter(order, node.transmitter.radio, node.answer)
+
+    @property
+    def _node(self) -> ClientNode:
+        if self.node is None:
+            raise PrivacyError("the client's node is not there yet")
+        return self.node
+
+    def _transmit(self, order: Order) -> Any:
+        """The row is checked, and is on this client's disk, before a sample leaves. Who jams sends nothing of its own."""
+        self._uplink = order.uplink
+        if self._node.jamming.ordered:
+            return self._node.answer(order.message)
+        decided, self._decided = self._decided, None
+        if decided is None or decided[0] != order.uplink:
+            raise PrivacyError(f"this client has not decided on its power in uplink {order.uplink}: it does not send")
+        self.fetch()
+        promise = Promise(order.uplink, decided[1].gain_upper, self.clip_norm, self.record_bounded)
+        self.ledger.authorise(order.permit, promise)
+        return self._node.answer(order.message)
+
+
+def answer_as_transmitter(order: Order, radio: Radio, answer: Callable[[Any], Any]) -> Any:
+    """What every node with a transmitter answers in a process of its own."""
+    match order.message:
+        case ReadClock():
+            return Clock(radio.now(), radio.lead_samples)
+        case Leave():
+            radio.park()
+            return None
+    return answer(order.message)

@@ -1,0 +1,156 @@
+"""What is said to nodes in other processes besides `fl.nodes.messages`, and the envelope that everything is said in.
+
+All of it is public: a test goes through every field.
+"""
+
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.nodes import messages
+from fl.nodes.messages import Message
+from phy.numerology import Numerology
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Node to server: I am here. boot: another one after every start."""
+
+    protocol: int
+    version: str
+    name: str
+    role: str
+    lab_sha256: str
+    boot: str
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """Server to node. session: that orders to this boot carry."""
+
+    session: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Server to node: you are not let in, or are of no use here."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Node to server, every second while it is not busy."""
+
+    session: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """Server to node: one thing to do. counter: grows from order to order of a session; one is done at most once.
+
+    permit: the row of the ledger that allows what is ordered to be sent, empty where nothing of a client's is.
+    """
+
+    run: str
+    session: str
+    uplink: int
+    attempt: int
+    counter: int
+    permit: str
+    message: Any
+
+
+@dataclass(frozen=True)
+class Done:
+    """Node to server: the answer to the order of that number."""
+
+    session: str
+    counter: int
+    answer: Any
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Node to server: the order of that number could not be carried out. kind: class of the error."""
+
+    session: str
+    counter: int
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """Node to server: it can take part. samples: n_i of a client, 0 of others. coordinates: d of its model, likewise."""
+
+    samples: int
+    coordinates: int
+
+
+@dataclass(frozen=True)
+class Enrol(Message[Enrolled]):
+    """Server to node: the run's config, as TOML."""
+
+    config: str
+
+
+@dataclass(frozen=True)
+class Begin(Message[None]):
+    """Server to node: the run itself. sizes: n_i of all clients, in the lab's order. coordinates: d.
+
+    gain_margin: of the server's calibration, see `AirFormat`.
+    """
+
+    sizes: tuple[int, ...]
+    coordinates: int
+    gain_margin: float
+
+
+@dataclass(frozen=True)
+class Train(Message[None]):
+    """Server to client: the global model, for this uplink. Answered when the update is ready; it stays there."""
+
+    uplink: int
+    model: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Settle(Message[None]):
+    """Server to client: what an uplink was accounted for as, once that is on the server's disk.
+
+    row: hash of the row that had allowed it. mechanism: as JSON.
+    """
+
+    row: str
+    mechanism: str
+
+
+@dataclass(frozen=True)
+class Clock:
+    """now_sample: the earliest at which the radio can send, in its own count. lead_samples: see `Radio`."""
+
+    now_sample: int
+    lead_samples: int
+
+
+@dataclass(frozen=True)
+class ReadClock(Message[Clock]):
+    """Server to transmitter: what time is it?"""
+
+
+@dataclass(frozen=True)
+class Leave(Message[None]):
+    """Server to node: the run is over; park."""
+
+
+_HERE = (Hello, Welcome, Refused, Alive, Order, Done, Failed, Enrolled, Enrol, Begin, Train, Settle, Clock, ReadClock, Leave)
+KINDS: dict[str, type] = {
+    **{kind.__name__: kind for kind in _HERE},
+    **{name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and is_dataclass(kind)},
+    "Numerology": Numerology,
+}
+"""All classes that may come over a link. Arrays and plain values may too, where a field is declared so."""

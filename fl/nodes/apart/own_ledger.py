@@ -1,0 +1,137 @@
+"""What a client writes down itself of what it sent, and how much of that it allows.
+
+Its ledger has the format of the server's and is written ahead as that is: a row is on the client's own disk before the
+first sample leaves. Beside it stands which rows of the server's have been used: each allows one transmission.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from fl.errors import LedgerError, PrivacyError
+from fl.privacy.accountant import Accountant, epsilon_of_loss
+from fl.privacy.ledger import Ledger, LedgerHeader, checked_row
+from fl.privacy.mechanism import RoundMechanism
+from fl.privacy.statement import delta_left
+from hardware.foundation.durable import append_durably, sync_folder
+
+LEDGER, PERMITS = "ledger.jsonl", "permits.jsonl"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the client knows of an uplink itself. gain_upper: that it decided on. clip_norm, record_bounded: of its
+    update."""
+
+    uplink: int
+    gain_upper: float
+    clip_norm: float
+    record_bounded: bool
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Largest epsilon that the client allows for itself, under the run's label; infinite where it has not said."""
+
+    epsilon: float
+    accountant: Accountant
+
+
+class OwnLedger:
+    """Of client number `place` in one run, in a folder of its own."""
+
+    def __init__(self, folder: Path, header: LedgerHeader, place: int, budget: Budget) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._header, self._place, self._budget = header, place, budget
+        self._permits = folder / PERMITS
+        path = folder / LEDGER
+        self._ledger = Ledger.open(path) if path.exists() else Ledger.create(path, header)
+        self._used = _read_used(self._permits)
+        sync_folder(folder)
+
+    def authorise(self, permit: str, promise: Promise) -> None:
+        """Check the server's row and charge it here; `PrivacyError` where this client must not send on it."""
+        row = checked_row(permit)
+        mechanism = self._allowed(row, promise)
+        spent = self.epsilon(mechanism)
+        if spent > self._budget.epsilon * (1 + 1e-9):
+            raise PrivacyError(
+                f"uplink {promise.uplink} would bring this client's own epsilon to {spent:.4g}, above its budget of "
+                f"{self._budget.epsilon:g} (--budget-epsilon): it does not send"
+            )
+        # First that it is used: a crash before the charge then costs nothing, and sends nothing.
+        append_durably(self._permits, json.dumps({"row": row["hash"]}).encode() + b"\n")
+        self._used[row["hash"]] = None
+        self._used[row["hash"]] = self._ledger.authorise(mechanism)
+
+    def _allowed(self, row: dict[str, object], promise: Promise) -> RoundMechanism:
+        found = row.get("mechanism")
+        if row.get("kind") != "authorise" or not isinstance(found, dict):
+            raise PrivacyError("the server's row authorises nothing: this client does not send")
+        if row["hash"] in self._used:
+            raise PrivacyError("the server's row was used before: this client does not send twice on it")
+        mechanism = RoundMechanism.from_json(found)
+        wrong = [
+            name
+            for name, fits in (
+                ("another uplink", mechanism.uplink == promise.uplink),
+                ("other clients", len(mechanism.received_gains) == len(self._header.sizes)),
+                ("another clip norm", mechanism.clip_norm == promise.clip_norm),
+                ("another way of clipping", mechanism.record_bounded == promise.record_bounded),
+                ("a weaker adversary", mechanism.view == self._header.view),
+            )
+            if not fits
+        ]
+        if not wrong and mechanism.received_gains[self._place] < promise.gain_upper * (1 - 1e-12):
+            wrong = [
+                f"a gain of {mechanism.received_gains[self._place]:.6g}, and this client may arrive with "
+                f"{promise.gain_upper:.6g}"
+            ]
+        if wrong:
+            raise PrivacyError(f"the server's row charges {', '.join(wrong)}: this client does not send")
+        return mechanism
+
+    def settle(self, row_hash: str, mechanism: str) -> None:
+        """Take over what the server has accounted a transmission for as. A row that is not known here is ignored:
+        nothing was sent on it."""
+        seq = self._used.get(row_hash)
+        if seq is None:
+            return
+        try:
+            accounted = RoundMechanism.from_json(json.loads(mechanism))
+        except ValueError as error:
+            raise LedgerError(f"not the record of an uplink: {error}") from error
+        planned = self._ledger.mechanisms[seq]
+        if accounted.received_gains[self._place] < planned.received_gains[self._place]:
+            raise PrivacyError("the server accounts for less than this client has sent: it is not taken over")
+        self._ledger.account(seq, accounted)
+        self._used[row_hash] = None
+
+    def epsilon(self, *planned: RoundMechanism) -> float:
+        """Of this client alone, with what is planned."""
+        mechanisms = (*self._ledger.mechanisms.values(), *planned)
+        sizes, header = self._header.sizes_array, self._header
+        loss = sum(float(one.losses(sizes, header.label, header.neighbours)[self._place]) for one in mechanisms)
+        left = delta_left(header.delta, mechanisms)
+        return float("inf") if left <= 0.0 else epsilon_of_loss(self._budget.accountant, loss, left)
+
+
+def _read_used(path: Path) -> dict[str, int | None]:
+    """Rows that were used; the numbers of their own rows are not kept over a restart: what was cut off stays so.
+
+    A line without an end was cut off by a crash before anything was charged or sent: it is closed and left out.
+    """
+    if not path.exists():
+        return {}
+    *lines, torn = path.read_bytes().split(b"\n")
+    if torn:
+        append_durably(path, b"\n")
+    used: dict[str, int | None] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            used[str(json.loads(line)["row"])] = None
+        except (ValueError, KeyError, TypeError):
+            # Only what such a crash has left; anything else is a row that could be used a second time.
+            if not b'{"row": "'.startswith(line[:9]):
+                raise LedgerError(f"{path} line {number} is damaged: nothing more can be sent with it") from None
+    return used

@@ -1,0 +1,167 @@
+"""A node's end of the link: says that it is there, takes orders, does each once, and notices when the server is gone."""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from fl.errors import ConfigError
+from fl.nodes.apart.keys import KeyPair
+from fl.nodes.apart.orders import KINDS, Alive, Begin, Done, Enrol, Enrolled, Failed, Hello, Leave, Order, Refused, Welcome
+from fl.nodes.apart.sockets import node_socket
+from fl.nodes.apart.wire import WireError, pack, unpack
+from phy.errors import AirdpError
+
+_ALIVE_S = 1.0
+_LOG = logging.getLogger("airdp")
+_EVENTS = {
+    int(zmq.EVENT_DISCONNECTED): "lost",
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "refused",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "refused",
+    int(zmq.EVENT_HANDSHAKE_SUCCEEDED): "connected",
+}
+
+
+class RefusedError(ConfigError):
+    """The server does not let this node in."""
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """What a node does. enrol: for a run. begin: it begins, or goes on. carry_out: one order; its answer.
+
+    lost: the server is gone.
+    """
+
+    enrol: Callable[[Enrol], Enrolled]
+    begin: Callable[[str, Begin], None]
+    carry_out: Callable[[Order], Any]
+    lost: Callable[[], None]
+
+
+class Post:
+    """A context manager. hello: what it says of itself; its boot is made here."""
+
+    def __init__(self, endpoint: str, keys: KeyPair, server_key: bytes, hello: Hello) -> None:
+        self._endpoint, self._keys, self._server_key = endpoint, keys, server_key
+        self._hello = replace(hello, boot=secrets.token_hex(16))
+        self._session, self._last_session, self._run = "", "", ""
+        self._counter, self._answer = 0, b""
+        self.state = "waiting"
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        self._context: zmq.Context[Any] = zmq.Context()
+        try:
+            self._socket = node_socket(self._context, self._endpoint, self._keys, self._server_key)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+        self._monitor = self._socket.get_monitor_socket(sum(_EVENTS))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hang up."""
+        self._socket.disable_monitor()
+        self._monitor.close()
+        self._socket.close()
+        self._context.destroy(linger=0)
+
+    def serve(self, handlers: Handlers, give_up_s: float) -> None:
+        """Take orders until the server says that the run is over. `AirdpError` where none is heard for `give_up_s`."""
+        heard_at = said_at = time.monotonic() - _ALIVE_S
+        heard_at += _ALIVE_S
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(round(1e3 * _ALIVE_S)))
+            if self._monitor in ready:
+                self._noticed(handlers)
+            now = time.monotonic()
+            if self._socket in ready:
+                heard_at = now
+                if self._take(handlers):
+                    return
+            if now >= said_at + _ALIVE_S:
+                said_at = now
+                self._say(Alive(self._session, self.state) if self._session else self._hello)
+            if now > heard_at + give_up_s and not self._session:
+                raise ConfigError(f"no server at {self._endpoint} has answered for {give_up_s:g} s")
+
+    def _noticed(self, handlers: Handlers) -> None:
+        event = _EVENTS.get(int(recv_monitor_message(self._monitor)["event"]))
+        if event == "refused":
+            raise RefusedError(
+                f"the server at {self._endpoint} refuses this node's key: is {self._keys.name}'s public key in its "
+                "folder, and the server's public key here its own?"
+            )
+        if event == "lost":
+            _LOG.warning("the server at %s is gone", self._endpoint)
+            self.state = "waiting"
+            # It may come back as another process: it is greeted anew, and a session that goes on is told so.
+            self._session = ""
+            handlers.lost()
+
+    def _say(self, message: Any) -> None:
+        try:
+            self._socket.send(pack(message), zmq.NOBLOCK)
+        except zmq.Again:
+            _LOG.debug("nobody is there to hear %s", type(message).__name__)
+
+    def _take(self, handlers: Handlers) -> bool:
+        """One message; whether it was the last."""
+        content = self._socket.recv()
+        try:
+            message = unpack(content, KINDS)
+        except WireError as error:
+            _LOG.warning("the server says what cannot be understood: %s", error)
+            return False
+        if isinstance(message, Refused):
+            raise RefusedError(f"the server at {self._endpoint} refuses this node: {message.reason}")
+        if isinstance(message, Welcome):
+            if message.session != self._session:
+                self._session, self.state = message.session, "joined"
+                if message.session != self._last_session:
+                    self._last_session, self._counter, self._answer = message.session, 0, b""
+            return False
+        if isinstance(message, Order) and message.session == self._session and self._session:
+            return self._obey(message, handlers)
+        return False
+
+    def _obey(self, order: Order, handlers: Handlers) -> bool:
+        if order.counter < self._counter:
+            return False
+        if order.counter > self._counter:
+            self._counter = order.counter
+            self._answer = pack(self._done(order, handlers))
+        try:
+            self._socket.send(self._answer, zmq.NOBLOCK)
+        except zmq.Again:
+            _LOG.debug("the answer to order %d waits until it is asked for again", order.counter)
+        return isinstance(order.message, Leave)
+
+    def _done(self, order: Order, handlers: Handlers) -> Done | Failed:
+        try:
+            answer: Any = None
+            if isinstance(order.message, Enrol):
+                answer = handlers.enrol(order.message)
+            elif isinstance(order.message, Begin):
+                handlers.begin(order.run, order.message)
+                self._run, self.state = order.run, "ready"
+            elif order.run != self._run:
+                raise ConfigError(f"the order is of the run {order.run[:12]}, and this node takes part in another")
+            else:
+                answer = handlers.carry_out(order)
+        except AirdpError as error:
+            _LOG.warning("%s of uplink %d: %s", type(order.message).__name__, order.uplink, error)
+            return Failed(order.session, order.counter, type(error).__name__, str(error))
+        return Done(order.session, order.counter, answer)

@@ -1,0 +1,56 @@
+"""The time that server and transmitters share, where each has its own process: clocks are asked for, not looked at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fl.nodes.air_format import AirFormat
+from fl.nodes.apart.orders import Clock, ReadClock
+from fl.nodes.apart.switchboard import Switchboard
+from fl.nodes.stage import Beginning, block_number
+from hardware.lab.clock import ClockMode
+from hardware.lab.opened import OpenLab
+
+
+@dataclass(frozen=True)
+class ApartStage:
+    """As `LabStage`. lab: with the server's radio alone."""
+
+    lab: OpenLab
+    air: AirFormat
+    switchboard: Switchboard
+    transmitters: Sequence[str]
+    attempts: int
+
+    def begin(self, uplink: int, attempt: int) -> Beginning:
+        """See `Stage.begin`. Nodes that have started anew are told of the run first."""
+        self.switchboard.place(uplink, attempt)
+        self.switchboard.ready()
+        margin = self.air.turnaround_samples
+        self.lab.new_block(block_number(uplink, attempt))
+        if self.lab.time is None:
+            return Beginning(self._start(margin), {})
+        whole = self.air.sounding_phase_samples(len(self.transmitters)) + 2 * margin + self.air.payload.length
+        start = self.air.ahead_samples + (uplink * self.attempts + attempt) * whole
+        self.lab.time.advance(start - margin)
+        return Beginning(start, self._counters())
+
+    def _counters(self) -> dict[str, int]:
+        if self.lab.lab.clock_mode is ClockMode.SHARED:
+            return {}
+        now = self.lab.ps.now()
+        clocks = self._clocks()
+        return {name: clock.now_sample - now for name, clock in zip(self.transmitters, clocks, strict=True)}
+
+    def _start(self, margin_samples: int) -> int:
+        clocks = self._clocks()
+        now = max(self.lab.ps.now(), *(clock.now_sample for clock in clocks))
+        return now + max(self.lab.ps.lead_samples, *(clock.lead_samples for clock in clocks)) + margin_samples
+
+    def _clocks(self) -> list[Clock]:
+        return self.switchboard.ask_all([(name, ReadClock()) for name in self.transmitters])
+
+    def not_before(self, planned_sample: int) -> int:
+        """See `Stage.not_before`."""
+        if self.lab.time is not None:
+            return planned_sample
+        return max(planned_sample, self._start(0))

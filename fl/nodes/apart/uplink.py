@@ -1,0 +1,185 @@
+"""The uplink whose clients and jammer are processes elsewhere, behind the `Uplink` contract."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.errors import PrivacyError
+from fl.nodes.air_format import AirFormat
+from fl.nodes.apart.orders import Begin, Leave, Settle, Train
+from fl.nodes.apart.stage import ApartStage
+from fl.nodes.apart.switchboard import Switchboard
+from fl.nodes.coordinator import VIEW, Cast, Coordinator, Round
+from fl.nodes.link import Node
+from fl.nodes.messages import Answer, Message, Transmit
+from fl.nodes.noise_sizing import NoiseSizing
+from fl.nodes.radio_uplink import RadioRules, cast_of, make_server
+from fl.nodes.sounding import NoiseCheck
+from fl.privacy.clipping import checked_clip_norm
+from fl.privacy.conditions import View
+from fl.privacy.ledger import checked_row
+from fl.privacy.mechanism import RoundMechanism
+from fl.uplink.contract import Aggregate, Authorise, Contributions, NotSentError, Updates, UplinkPlan
+from fl.uplink.modes import Rescale
+from hardware.lab.opened import OpenLab
+from hardware.radio.errors import HardwareError
+
+_LOG = logging.getLogger("airdp")
+
+
+@dataclass(frozen=True)
+class ApartLink:
+    """The server's own node is here, all others are reached over the switchboard.
+
+    in_turn: in simulated air, who sends first is added first; so that runs repeat bit for bit nobody is asked to send
+    before the one before has.
+    """
+
+    switchboard: Switchboard
+    name: str
+    server: Node
+    in_turn: bool
+    concurrent = True
+
+    def ask(self, node: str, message: Message[Answer]) -> Answer:
+        """See `Link.ask`."""
+        if node == self.name:
+            answer: Answer = self.server.answer(message)
+            return answer
+        return self.switchboard.ask(node, message)
+
+    def ask_all(self, asked: Sequence[tuple[str, Message[Answer]]]) -> list[Answer]:
+        """See `Link.ask_all`."""
+        if self.in_turn and any(isinstance(message, Transmit) for _, message in asked):
+            return [self.ask(node, message) for node, message in asked]
+        return self.switchboard.ask_all(asked)
+
+
+class ApartUplink:
+    """lab: with the server's radio alone. sizes: n_i of the clients (K,), as they said when they joined."""
+
+    channel_ages = True
+    view: View = VIEW
+
+    def __init__(
+        self,
+        lab: OpenLab,
+        air: AirFormat,
+        sizes: NDArray[np.int64],
+        clip_norm: float,
+        rules: RadioRules,
+        switchboard: Switchboard,
+        *,
+        record_bounded: bool,
+        check_noise: NoiseCheck = lambda noise: None,
+    ) -> None:
+        self.lab, self.air, self.sizes, self.rules, self.switchboard = lab, air, sizes, rules, switchboard
+        self.clip_norm, self.weights = checked_clip_norm(clip_norm), sizes / sizes.sum()
+        self.cast: Cast = cast_of(lab.lab, rules.jammer.role)
+        self.server = make_server(lab, air, self.cast)
+        self.coordinator = Coordinator(
+            link=ApartLink(switchboard, self.cast.server, self.server, in_turn=lab.time is not None),
+            stage=ApartStage(lab, air, switchboard, self.cast.transmitters, rules.attempts),
+            cast=self.cast,
+            air=air,
+            weights=self.weights,
+            clip_norm=self.clip_norm,
+            sizing=NoiseSizing(air, self.weights, rules.power, rules.jammer),
+            max_phase_error_rad=rules.max_phase_error_rad,
+            record_bounded=record_bounded,
+            check_noise=check_noise,
+        )
+        self._round: Round | None = None
+        self._row = ""
+        self._model: tuple[int, NDArray[np.float32]] = (0, np.zeros(0, np.float32))
+        self._trained: dict[str, tuple[int, str]] = {}
+
+    def started(self, run: str) -> None:
+        """See `Uplink.started`: all nodes are told."""
+        sizes = tuple(int(size) for size in self.sizes)
+        self.switchboard.begin(run, Begin(sizes, self.air.coordinates, self.air.gain_margin))
+
+    def train(self, model: NDArray[np.float32], uplink: int) -> bool:
+        """See `Uplink.train`. The model goes down when the uplink is planned."""
+        self._model = (uplink, model)
+        return True
+
+    def _bring_model(self, uplink: int) -> None:
+        """To all clients that have not trained with it yet; each answers when its update is ready, and keeps it."""
+        number, model = self._model
+        if number != uplink:
+            raise PrivacyError(f"uplink {uplink} is planned, and the model is that of uplink {number}")
+        sessions = {name: self.switchboard.nodes[name].session for name in self.cast.clients}
+        behind = [name for name in self.cast.clients if self._trained.get(name) != (uplink, sessions[name])]
+        self.switchboard.ask_all([(name, Train(uplink, model)) for name in behind])
+        self._trained.update({name: (uplink, sessions[name]) for name in behind})
+
+    def plan(self, uplink: int, attempt: int = 0) -> UplinkPlan:
+        """Training, where it is still to be done; then SOUND and PLAN."""
+        self._round = None
+        self.switchboard.place(uplink, attempt)
+        try:
+            self.switchboard.ready()
+            self._bring_model(uplink)
+        except HardwareError as error:
+            raise NotSentError(str(error)) from error
+        self._round = self.coordinator.plan(uplink, attempt)
+        return self._round.plan
+
+    def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
+        """AUTHORISE, TRANSMIT, RECEIVE, ACCOUNT. Updates are where they were made; none may be given here."""
+        for client, _ in updates:
+            raise PrivacyError(f"the server has an update of client {client}: it belongs to the client's own process")
+        current, self._round = self._round, None
+        if current is None or current.plan is not plan:
+            self._round = current
+            raise PrivacyError("an uplink is exchanged once, after it was planned")
+        row = authorise()
+        self._row = str(checked_row(row)["hash"])
+        self.switchboard.permit(row)
+        try:
+            received = self.coordinator.carry(current)
+        finally:
+            self.switchboard.permit("")
+        values = self.air.grid.to_coordinates(received.cells)
+        scale = self.clip_norm if self.rules.power.rescale is Rescale.RESCALED else 1.0
+        return Aggregate(
+            values=values * np.float32(scale),
+            mechanism=self.coordinator.account(current, received),
+            contributions=self._contributions(current),
+            signal_norm=None,
+            noise_norm=None,
+        )
+
+    def settled(self, mechanism: RoundMechanism) -> None:
+        """The account of the last exchange is on disk: clients take it over into their own ledgers."""
+        row, self._row = self._row, ""
+        if row:
+            told = Settle(row, json.dumps(mechanism.to_json()))
+            try:
+                self.switchboard.ask_all([(name, told) for name in self.cast.clients])
+            except HardwareError as error:
+                # It counts without the jammer there: more than it was, never less.
+                _LOG.warning("a client has not taken over the account of an uplink: %s", error)
+
+    def leave(self) -> None:
+        """Clients first, then whoever jams."""
+        asked: list[list[str]] = [list(self.cast.clients), [self.cast.jammer] if self.cast.jammer else []]
+        for names in asked:
+            present = [name for name in names if self.switchboard.nodes[name].begun]
+            try:
+                self.switchboard.ask_all([(name, Leave()) for name in present])
+            except HardwareError as error:
+                _LOG.warning("a node has not confirmed that it is parked: %s", error)
+
+    def _contributions(self, current: Round) -> Contributions:
+        """As announced: what each client really sent depends on its data, and stays there."""
+        backoffs: NDArray[Any] = np.full(len(self.sizes), np.inf)
+        for client in current.plan.senders:
+            backoffs[client] = current.decisions[client].backoff
+        return Contributions(backoffs, np.full(len(self.sizes), np.nan), 0)

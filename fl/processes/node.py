@@ -1,0 +1,177 @@
+"""A client or a jammer beside its radio: joins a run, does what it is ordered, and falls silent when the server is gone."""
+
+import logging
+import tomllib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.errors import ConfigError
+from fl.learning.local import LocalTraining
+from fl.learning.model import flatten
+from fl.learning.settings import LocalMode
+from fl.learning.trainer import ClientData
+from fl.learning.workforce import Workforce
+from fl.nodes.air_format import AirFormat
+from fl.nodes.apart.client import ClientSide, answer_as_transmitter
+from fl.nodes.apart.orders import Begin, Enrol, Enrolled, Order
+from fl.nodes.apart.own_ledger import Budget, OwnLedger
+from fl.nodes.apart.post import Handlers, Post
+from fl.nodes.client import ClientNode
+from fl.nodes.coordinator import VIEW
+from fl.nodes.jammer import JammerNode, Jamming
+from fl.nodes.radio_uplink import dither_source, noise_source
+from fl.nodes.transmitter import Transmitter, Workspace
+from fl.privacy.clipping import BoundedUpdate
+from fl.processes.own_data import client_data
+from fl.processes.settings import NodeSettings
+from fl.random_streams import Stream, generator
+from fl.run.assemble import air_format, load_dataset, make_local, make_model
+from fl.run.config import RunConfig, parse_config
+from fl.run.runner import ledger_header
+from hardware.lab.model import Role
+from hardware.lab.opened import OpenLab, open_radio
+from hardware.radio.errors import HardwareError
+
+_LOG = logging.getLogger("airdp")
+
+
+class NodeProgram:
+    """What both kinds of nodes do. The radio is opened when a run begins, and parked whenever nobody gives orders."""
+
+    def __init__(self, settings: NodeSettings, stack: ExitStack) -> None:
+        self.settings, self._stack = settings, stack
+        self._config: RunConfig | None = None
+        self._lab: OpenLab | None = None
+        self._carry_out: Callable[[Order], Any] | None = None
+
+    def handlers(self) -> Handlers:
+        """For the link."""
+        return Handlers(self.enrol, self.begin, self.carry_out, self.lost)
+
+    @property
+    def config(self) -> RunConfig:
+        """Of the run that it is enrolled for."""
+        if self._config is None:
+            raise ConfigError("this node is not enrolled for any run")
+        return self._config
+
+    def enrol(self, order: Enrol) -> Enrolled:
+        """Take over the server's config, where it may be."""
+        try:
+            config = parse_config(tomllib.loads(order.config), "the server's config")
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"the server's config cannot be read: {error}") from error
+        self.settings.require_trusted(config)
+        self._config = config
+        return self._enrolled(config)
+
+    def _enrolled(self, config: RunConfig) -> Enrolled:
+        del config
+        return Enrolled(0, 0)
+
+    def begin(self, run: str, order: Begin) -> None:
+        """Open the radio and make the node."""
+        if len(order.sizes) != len(self.settings.lab.clients):
+            raise ConfigError(f"the run has {len(order.sizes)} clients, the lab {len(self.settings.lab.clients)}")
+        air = air_format(self.config, self.settings.lab, order.coordinates)
+        transmitter = self._transmitter(replace(air, gain_margin=order.gain_margin))
+        self._carry_out = self._node(run, order, transmitter)
+
+    def _transmitter(self, air: AirFormat) -> Transmitter:
+        lab, name = self.settings.lab, self.settings.name
+        if self._lab is None:
+            self._lab = self._stack.enter_context(open_radio(lab, name))
+        radio = self._lab.radios[name]
+        if radio.parked:
+            radio.configure(self.settings.radio.settings)
+        words = dither_source(lab, name, partial(generator, self.config.seed))
+        return Transmitter(radio, air, Workspace.of(air), words_for=words)
+
+    def _jamming(self, transmitter: Transmitter) -> Jamming:
+        return Jamming(transmitter, noise_source(self.settings.lab, partial(generator, self.config.seed)))
+
+    def _node(self, run: str, order: Begin, transmitter: Transmitter) -> Callable[[Order], Any]:
+        del run, order
+        node = JammerNode(transmitter, self._jamming(transmitter))
+        return lambda order: answer_as_transmitter(order, transmitter.radio, node.answer)
+
+    def carry_out(self, order: Order) -> Any:
+        """One order."""
+        if self._carry_out is None:
+            raise ConfigError("this node has not begun any run")
+        return self._carry_out(order)
+
+    def lost(self) -> None:
+        """Nobody gives orders: withdraw what has not left, and park. What jams is parked last, by the others' going."""
+        self._carry_out = None
+        if self._lab is None:
+            return
+        radio = self._lab.radios[self.settings.name]
+        try:
+            if self.settings.role is Role.CLIENT:
+                radio.withdraw()
+            radio.park()
+        except HardwareError as error:
+            _LOG.error("%s may not be parked, switch it off: %s", self.settings.name, error)
+
+
+class ClientProgram(NodeProgram):
+    """A client, with its own data, training and ledger."""
+
+    _data: ClientData
+    _local: LocalTraining
+
+    def _enrolled(self, config: RunConfig) -> Enrolled:
+        dataset = load_dataset(config)
+        model = make_model(config, dataset)
+        self._data = client_data(config, dataset, self.settings.place, self.settings.data)
+        self._local = make_local(config, model)
+        return Enrolled(len(self._data.y), flatten(model).size)
+
+    def _node(self, run: str, order: Begin, transmitter: Transmitter) -> Callable[[Order], Any]:
+        config, place = self.config, self.settings.place
+        sizes = np.array(order.sizes, np.int64)
+        if sizes[place] != len(self._data.y):
+            raise ConfigError(f"the run counts {sizes[place]} samples of this client, which has {len(self._data.y)}")
+        side = ClientSide(
+            train=self._train,
+            ledger=OwnLedger(
+                self.settings.state / run[:16],
+                ledger_header(config, sizes, VIEW),
+                place,
+                Budget(self.settings.budget_epsilon, config.privacy.accountant),
+            ),
+            clip_norm=config.privacy.clip_norm,
+            record_bounded=config.local.mode is LocalMode.RECORD,
+        )
+        side.node = ClientNode(
+            transmitter,
+            float(sizes[place] / sizes.sum()),
+            config.privacy.clip_norm,
+            side.fetch,
+            config.power.backoff,
+            self._jamming(transmitter),
+        )
+        return side.carry_out
+
+    def _train(self, model: NDArray[np.float32], uplink: int) -> BoundedUpdate:
+        place = self.settings.place
+        rng = generator(self.config.seed, Stream.LOCAL, uplink, place)
+        return self._local.update(model, self._data, rng, origin=f"client {place}'s update for uplink {uplink}")
+
+
+def run_node(settings: NodeSettings) -> None:
+    """Take part in one run, from joining to its end."""
+    keys, server_key = settings.key_pair(), settings.server_key()
+    # One thread in linear algebra, as in a run of one process: an update then has the same bits.
+    with ExitStack() as stack:
+        stack.enter_context(Workforce(1))
+        post = stack.enter_context(Post(settings.server, keys, server_key, settings.hello()))
+        kind = ClientProgram if settings.role is Role.CLIENT else NodeProgram
+        post.serve(kind(settings, stack).handlers(), settings.give_up_s)

@@ -1,0 +1,86 @@
+"""What a node is told when it is started: where it belongs, and what it allows."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fl.errors import ConfigError
+from fl.nodes.apart.keys import KeyPair, load_keys, load_public
+from fl.nodes.apart.orders import Hello
+from fl.nodes.apart.wire import PROTOCOL
+from fl.run.apart import lab_digest
+from fl.run.config import RunConfig
+from fl.run.versions import package_version
+from hardware.lab.model import Lab, LabRadio, Role
+
+_IMPORT_PATH = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """lab: as this machine has it. name: of the radio. server: tcp://ADDRESS:PORT. keys: folder. state: folder of what
+    the node keeps. data: of a client, empty for its share of the run's own. budget_epsilon: a client's own. trust:
+    whether code that the server's config names is imported. give_up_s: after which a server that is not heard is given
+    up."""
+
+    lab: Lab
+    name: str
+    role: Role
+    server: str
+    keys: Path
+    state: Path
+    data: str = ""
+    budget_epsilon: float = math.inf
+    trust: bool = False
+    give_up_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Refuse a name that is not in the lab, or that has another role."""
+        if self.radio.role is not self.role:
+            raise ConfigError(f"'{self.name}' is a {self.radio.role.value} in {self.lab.source}, not a {self.role.value}")
+        if not self.budget_epsilon > 0:
+            raise ConfigError(f"--budget-epsilon is {self.budget_epsilon}: expected a number above 0")
+
+    @property
+    def radio(self) -> LabRadio:
+        """The node's own."""
+        return self.lab.radio(self.name)
+
+    @property
+    def place(self) -> int:
+        """Number of a client among the lab's, from 0 on."""
+        return [radio.name for radio in self.lab.clients].index(self.name)
+
+    def key_pair(self) -> KeyPair:
+        """The node's own."""
+        return load_keys(self.keys, self.name)
+
+    def server_key(self) -> bytes:
+        """The server's public key, which has the name of its radio."""
+        return load_public(self.keys, self.lab.ps.name)
+
+    def hello(self) -> Hello:
+        """What it says of itself."""
+        return Hello(PROTOCOL, package_version("airdp") or "", self.name, self.role.value, lab_digest(self.lab), "")
+
+    def require_trusted(self, config: RunConfig) -> None:
+        """Raise `ConfigError` where the server's config would make this machine import code that nobody here chose."""
+        named = sorted(_import_paths(config.model_dump(mode="json")))
+        if named and not self.trust:
+            raise ConfigError(
+                f"the server's config names code to import ({', '.join(named)}): start the node with --trust if it may run"
+            )
+
+
+def _import_paths(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and _IMPORT_PATH.match(value):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _import_paths(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _import_paths(part)

@@ -1,0 +1,115 @@
+"""A run whose clients and jammer are processes elsewhere: who joins it, and the uplink over the server's own radio."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fl.errors import ConfigError
+from fl.learning.settings import LocalMode
+from fl.nodes.apart.keys import load_keys, public_keys
+from fl.nodes.apart.switchboard import Expected, NodeState, Switchboard, TimeLimits
+from fl.nodes.apart.uplink import ApartUplink
+from fl.nodes.calibrated import CalibrationCheck
+from fl.nodes.radio_uplink import cast_of
+from fl.run.assemble import Onlooker, OpenUplink, air_format, radio_rules, transmitters_of
+from fl.run.config import Record, RunConfig
+from fl.run.inputs import resolved_lab
+from fl.uplink.contract import Uplink
+from hardware.lab.model import Lab
+from hardware.lab.opened import open_radio
+
+Said = Callable[[Sequence[NodeState]], None]
+
+
+@dataclass(frozen=True)
+class NodesElsewhere:
+    """How nodes are reached. listen: tcp://ADDRESS:PORT of this machine. keys: folder. wait_s: for all to join."""
+
+    listen: str
+    keys: Path
+    wait_s: float = 60.0
+    train_s: float = 3600.0
+    said: Said = lambda nodes: None
+    listening: Callable[[str], None] = lambda endpoint: None
+
+
+@dataclass(frozen=True)
+class Attendance:
+    """Nodes that have joined. sizes: n_i of the clients (K,), in the lab's order. coordinates: d of their model."""
+
+    switchboard: Switchboard
+    lab: Lab
+    sizes: NDArray[np.int64]
+    coordinates: int
+
+
+def lab_digest(lab: Lab) -> str:
+    """sha256 of what all machines must mean by a lab: everything but the radios' addresses."""
+    tables = lab.to_tables()
+    tables["radio"] = [{key: value for key, value in radio.items() if key != "address"} for radio in tables["radio"]]
+    return hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def attending(config: RunConfig, elsewhere: NodesElsewhere) -> Iterator[Attendance]:
+    """Listen, wait for all nodes of the run's lab, and tell them its config."""
+    lab = resolved_lab(config)
+    if lab is None:
+        raise ConfigError("nodes elsewhere need radios: set uplink.kind = 'radio', or give --backend")
+    if config.radio.record is not Record.NONE or config.audit.canaries:
+        raise ConfigError("radio.record and audit.canaries need all nodes in one process: leave --listen out")
+    cast = cast_of(lab, config.jammer.role)
+    roles = {radio.name: radio.role.value for radio in lab.radios if radio.name in cast.transmitters}
+    expected = Expected(roles, public_keys(elsewhere.keys), lab_digest(lab))
+    limits = TimeLimits(answer_s=max(10.0, 3 * lab.timeout_s), train_s=elsewhere.train_s)
+    with Switchboard(elsewhere.listen, load_keys(elsewhere.keys, lab.ps.name), expected, limits) as switchboard:
+        elsewhere.listening(switchboard.endpoint)
+        switchboard.gather(elsewhere.wait_s, elsewhere.said)
+        enrolled = switchboard.enrol(config.to_toml())
+        sizes = np.array([enrolled[name].samples for name in cast.clients], np.int64)
+        coordinates = {enrolled[name].coordinates for name in cast.clients}
+        if len(coordinates) != 1:
+            raise ConfigError(f"clients have models of {sorted(coordinates)} coordinates: expected the same of all")
+        yield Attendance(switchboard, lab, sizes, coordinates.pop())
+
+
+def make_apart_uplink(
+    config: RunConfig, attendance: Attendance, calibration: CalibrationCheck | None, coordinates: int
+) -> OpenUplink:
+    """The uplink over the server's own radio; nodes that have joined are part of it."""
+    lab, sizes = attendance.lab, attendance.sizes
+    if coordinates != attendance.coordinates:
+        raise ConfigError(
+            f"the server's model has {coordinates} coordinates, that of the clients {attendance.coordinates}: their "
+            "data must have the same features"
+        )
+    air = air_format(config, lab, coordinates)
+    if calibration is not None:
+        air = calibration.applied_to(air, transmitters_of(lab, config.jammer.role))
+
+    @contextmanager
+    def opened(onlooker: Onlooker) -> Iterator[Uplink]:
+        with open_radio(lab, lab.ps.name) as radios:
+            uplink = ApartUplink(
+                radios,
+                air,
+                sizes,
+                config.privacy.clip_norm,
+                radio_rules(config, sizes),
+                attendance.switchboard,
+                record_bounded=config.local.mode is LocalMode.RECORD,
+                check_noise=(lambda noise: None) if calibration is None else calibration.check_silence,
+            )
+            onlooker.attach_coordinator(uplink.coordinator)
+            try:
+                yield uplink
+            finally:
+                uplink.leave()
+
+    return opened
