@@ -191,6 +191,12 @@ class Watch:
             self._noise_var_complex = noise_var_complex_from_real(answer.noise.noise_var_real)
         return answer
 
+    concurrent = False
+
+    def ask_all(self, asked: Sequence[tuple[str, Message[Answer]]]) -> list[Answer]:
+        """See `Link.ask_all`."""
+        return [self.ask(node, message) for node, message in asked]
+
     def _listen_to_silence(self, order: MeasureSilence) -> None:
         """The observer's noise, in the silence that the server is about to measure its own in."""
         if self.observer is not None:

@@ -41,7 +41,7 @@ class NodeProcess:
 
 @dataclass(frozen=True)
 class LabUp:
-    """folder: of keys, lab file and logs. lab_file: with the addresses of the radios. server: where nodes look for it."""
+    """folder: of keys, lab file and logs. lab_file: with the radios' addresses. server: where nodes look for it."""
 
     folder: Path
     lab: Lab
@@ -52,7 +52,7 @@ class LabUp:
     def commands(self) -> Mapping[str, str]:
         """For machines elsewhere: what to start there, by node."""
         return {
-            radio.name: f"airdp node {radio.role.value} --lab LAB --name {radio.name} --server {self.server} --keys KEYS"
+            radio.name: f"airdp node {radio.role.value} --name {radio.name} --lab LAB --server {self.server} --keys DIR"
             for radio in _nodes(self.lab)
         }
 

@@ -1,4 +1,4 @@
-"""A client or a jammer beside its radio: joins a run, does what it is ordered, and falls silent when the server is gone."""
+"""A client or a jammer beside its radio: joins a run, obeys, and falls silent when the server is gone."""
 
 import logging
 import tomllib
@@ -99,7 +99,7 @@ class NodeProgram:
     def _node(self, run: str, order: Begin, transmitter: Transmitter) -> Callable[[Order], Any]:
         del run, order
         node = JammerNode(transmitter, self._jamming(transmitter))
-        return lambda order: answer_as_transmitter(order, transmitter.radio, node.answer)
+        return lambda order: answer_as_transmitter(order, self.settings.lab, transmitter.radio, node.answer)
 
     def carry_out(self, order: Order) -> Any:
         """One order."""
@@ -140,6 +140,7 @@ class ClientProgram(NodeProgram):
         if sizes[place] != len(self._data.y):
             raise ConfigError(f"the run counts {sizes[place]} samples of this client, which has {len(self._data.y)}")
         side = ClientSide(
+            lab=self.settings.lab,
             train=self._train,
             ledger=OwnLedger(
                 self.settings.state / run[:16],

@@ -40,7 +40,9 @@ class NodeSettings:
     def __post_init__(self) -> None:
         """Refuse a name that is not in the lab, or that has another role."""
         if self.radio.role is not self.role:
-            raise ConfigError(f"'{self.name}' is a {self.radio.role.value} in {self.lab.source}, not a {self.role.value}")
+            raise ConfigError(
+                f"'{self.name}' is a {self.radio.role.value} in {self.lab.source}, not a {self.role.value}"
+            )
         if not self.budget_epsilon > 0:
             raise ConfigError(f"--budget-epsilon is {self.budget_epsilon}: expected a number above 0")
 
@@ -71,7 +73,8 @@ class NodeSettings:
         named = sorted(_import_paths(config.model_dump(mode="json")))
         if named and not self.trust:
             raise ConfigError(
-                f"the server's config names code to import ({', '.join(named)}): start the node with --trust if it may run"
+                f"the server's config names code to import ({', '.join(named)}): start the node with --trust if that "
+                "may run here"
             )
 
 

@@ -21,7 +21,8 @@ def run(
     """Run an experiment: `config` is a `RunConfig`, a mapping with its sections, or a shipped name or TOML path.
 
     Returns when the run has finished or its privacy budget is spent; the folder `result.out` holds everything.
-    `on_uplink` is called after each uplink. `elsewhere`: clients and jammer are processes of their own. Raises `phy.errors.AirdpError` for anything the caller can mend.
+    `on_uplink` is called after each uplink. `elsewhere`: clients and jammer are processes of their own. Raises
+    `phy.errors.AirdpError` for anything the caller can mend.
     """
     # Imported here: PyTorch takes seconds to load, and the accounting commands do not need it.
     from fl.run.config import RunConfig, load_config, parse_config

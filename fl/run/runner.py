@@ -119,7 +119,7 @@ class RunResult:
         claimed = self.privacy[0].to_json()
         return {
             "accuracy": self.accuracy,
-            "loss": json_number(self.loss),
+            "loss": None if math.isnan(self.loss) else json_number(self.loss),
             "test_loss": json_number(self.test_loss),
             "rounds": self.rounds,
             "uplinks": self.uplinks,

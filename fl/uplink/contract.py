@@ -93,8 +93,8 @@ Updates = Iterable[tuple[int, BoundedUpdate]]
 """(client, update) pairs. They are taken one at a time, so that memory does not grow with the number of clients."""
 
 
-Authorise = Callable[[], str]
-"""Writes a plan's mechanism into the ledger; returns the row as it is on disk."""
+Authorise = Callable[[], str | None]
+"""Writes a plan's mechanism into the ledger; returns the row as it is on disk, None where there is no ledger."""
 
 
 class Uplink(Protocol):

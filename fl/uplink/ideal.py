@@ -1,7 +1,6 @@
 """The exact weighted sum: a reference for learning, with no radio and no privacy (epsilon is infinite)."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np

@@ -78,11 +78,16 @@ def _astray(radio: CountedRadio, server: CountedRadio, shared: bool) -> bool:
     return not shared and drift > LARGEST_DRIFT_SAMPLES
 
 
+def alignment_limit(queue_samples: int, server: CountedRadio) -> int:
+    """Samples within which the server hears a burst of a transmitter with such a queue."""
+    latency = 0 if server.lockstep else round(_LATENCY_S * server.settings.sample_rate_hz)
+    # Twice, because a fresh stream takes its first burst only once its queue was full.
+    return 2 * (queue_samples + server.queue_samples) + latency
+
+
 def _align_one(radio: CountedRadio, server: CountedRadio, shared: bool) -> None:
     burst = alignment_burst(server.settings.sample_rate_hz)
-    latency = 0 if radio.lockstep else round(_LATENCY_S * server.settings.sample_rate_hz)
-    # Twice, because a fresh stream takes its first burst only once its queue was full.
-    limit = 2 * (radio.queue_samples + server.queue_samples) + latency
+    limit = alignment_limit(radio.queue_samples, server)
     for _ in range(_ATTEMPTS):
         epochs = (radio.epoch, server.epoch)
         begin = server.now()

@@ -11,7 +11,7 @@ stream running, with zeros at the lowest gain, so that its count stays known; cl
 import threading
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,24 @@ Epoch = tuple[int, int]
 """Of a stream's count: which stream it is, and how often it has lost samples. What was measured in another is void."""
 
 
+class Reference(Protocol):
+    """Whose count a transmitter has taken over: the server's radio, or what is known of it elsewhere."""
+
+    @property
+    def epoch(self) -> Epoch:
+        """Of its count."""
+        ...
+
+    def now(self) -> int:
+        """Its count, 0 where it is not known."""
+        ...
+
+
 @dataclass(frozen=True)
 class _Alignment:
     """offset_samples: the reference's count minus one's own. epochs: in which it was measured, own and reference's."""
 
-    reference: "CountedRadio"
+    reference: Reference
     offset_samples: int
     epochs: tuple[Epoch, Epoch]
     clock_ppm: float
@@ -123,11 +136,22 @@ class CountedRadio(Radio):
         super()._require_ready()
         return self._transmitting().place(self._encode(samples))
 
+    @property
+    def reference(self) -> Reference | None:
+        """Whose count it has taken over."""
+        return None if self._alignment is None else self._alignment.reference
+
     def set_alignment(
-        self, reference: "CountedRadio", offset_samples: int, epochs: tuple[Epoch, Epoch], clock_ppm: float
+        self,
+        reference: Reference,
+        offset_samples: int,
+        epochs: tuple[Epoch, Epoch],
+        clock_ppm: float,
+        at_sample: int | None = None,
     ) -> None:
         """Take over the reference's count: it is `offset_samples` more than one's own. epochs: own and reference's."""
-        self._alignment = _Alignment(reference, offset_samples, epochs, clock_ppm, reference.now())
+        at_sample = reference.now() if at_sample is None else at_sample
+        self._alignment = _Alignment(reference, offset_samples, epochs, clock_ppm, at_sample)
 
     @property
     def unsent_samples(self) -> int:

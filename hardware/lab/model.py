@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from hardware.lab.clock import ClockMode
 from hardware.lab.discovery import Discovery
 from hardware.lab.emulation import Emulation, EmulationSettings
+from hardware.lab.one_count import OneCount
 from hardware.lab.requirements import Requirement
 from hardware.lab.section import BackendSection
 from hardware.lab.simulation import SimulatedAir, VirtualTime
@@ -49,8 +50,9 @@ class Backend:
     sections: of a lab file, by name. traits: what a lab is like. connect: (lab, seed of the simulated air, stack) to
     the lab's radios, each entered into the stack as soon as it is open. align: gives the radios one count of samples
     where they have not got it by themselves, and returns the names of those whose count changed. requirements: what
-    must be installed. emulate: serves a lab's radios as virtual ones, whatever backend the lab is on. connect_one: opens
-    a single radio of a lab by its name, where the others belong to other processes.
+    must be installed. emulate: serves a lab's radios as virtual ones, whatever backend the lab is on. connect_one:
+    opens a single radio of a lab by its name, where the others belong to other processes; one_count: what `align` is
+    for them then.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Backend:
     requirements: Callable[[], Sequence[Requirement]] = tuple
     emulate: Callable[["Lab", EmulationSettings], AbstractContextManager[Emulation]] | None = None
     connect_one: Callable[["Lab", str, ExitStack], Connection] | None = None
+    one_count: OneCount | None = None
 
 
 @dataclass(frozen=True)

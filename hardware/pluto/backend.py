@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from hardware.counted.alignment import align
+from hardware.counted.apart import CountsApart
 from hardware.lab.discovery import Discovery, RadioInfo
 from hardware.lab.model import Backend, Connection, Lab
 from hardware.lab.requirements import Requirement, module_requirement, tool_requirement
@@ -48,6 +49,12 @@ def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
     return Connection(connect_plutos(lab, addresses, stack))
 
 
+def _connect_one(lab: Lab, name: str, stack: ExitStack) -> Connection:
+    from hardware.pluto.connect import connect_plutos
+
+    return Connection(connect_plutos(lab, {name: lab.address_of(name)}, stack))
+
+
 def _find() -> tuple[Sequence[RadioInfo], Sequence[str]]:
     from hardware.pluto.discovery import find_plutos
 
@@ -77,4 +84,6 @@ BACKEND = Backend(
     align,
     Discovery("Pluto", ("ip:", "usb:"), _find, _describe, _CHECKS),
     _requirements,
+    connect_one=_connect_one,
+    one_count=CountsApart(),
 )

@@ -10,11 +10,11 @@ from hardware.pluto.settings import pluto_of
 
 
 def connect_plutos(lab: Lab, addresses: Mapping[str, str], stack: ExitStack) -> dict[str, PlutoRadio]:
-    """Open every radio of a lab at its address; the stack closes them."""
+    """Open the radios of a lab that have an address here; the stack closes them."""
     for radio in lab.radios:
         require_one_direction(lab, radio)
     radios: dict[str, PlutoRadio] = {}
-    for radio in lab.radios:
+    for radio in (one for one in lab.radios if one.name in addresses):
         radios[radio.name] = stack.enter_context(
             PlutoRadio(
                 radio.name,

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -85,7 +86,7 @@ def call(options: argparse.Namespace) -> int:
             from fl.run.runner import default_folder
 
             out = out or default_folder(config)
-            url = stack.enter_context(page_beside(out, options.listen))
+            url = stack.enter_context(page_beside(out, options.live_at))
             PROGRESS.print(f"live page: {url}", soft_wrap=True)
         progress = stack.enter_context(Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive))
         task = progress.add_task(config.name, total=config.last_uplink, state="loading data")
@@ -144,7 +145,7 @@ def _print_tables(result: "RunResult", seconds: float) -> None:
     table = Table(show_header=False, title="result", title_justify="left")
     for name, value in (
         ("test accuracy", f"{100 * result.accuracy:.2f} %"),
-        ("training loss", shown(result.loss)),
+        ("training loss", "known to the clients alone" if math.isnan(result.loss) else shown(result.loss)),
         ("uplinks", f"{result.uplinks} ({result.rounds} model steps, {charged})"),
         ("status", result.status),
         ("time", f"{seconds:.1f} s"),

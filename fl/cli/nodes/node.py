@@ -13,14 +13,14 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
     parser.add_argument("role", choices=("client", "jammer"), help="what the node is")
-    parser.add_argument("--lab", required=True, metavar="LAB", help="shipped name or lab file, with this radio's address")
+    parser.add_argument(
+        "--lab", required=True, metavar="LAB", help="shipped name or lab file, with the radio's address"
+    )
     parser.add_argument("--backend", metavar="NAME", help="instead of the lab's own")
     parser.add_argument("--name", required=True, metavar="NAME", help="of the radio in the lab, and of the key")
     parser.add_argument("--server", required=True, metavar="tcp://ADDRESS:PORT", help="where the run listens")
     parser.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="folder of keys (default: keys)")
-    parser.add_argument(
-        "--state", type=Path, metavar="DIR", help="folder of what the node keeps (default: nodes/NAME)"
-    )
+    parser.add_argument("--state", type=Path, metavar="DIR", help="folder of what the node keeps (default: nodes/NAME)")
     parser.add_argument(
         "--data",
         default="",

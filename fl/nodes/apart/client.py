@@ -1,4 +1,4 @@
-"""A client in a process of its own: trains, clips, decides, and sends only on a row of the ledger that it has checked."""
+"""A client in a process of its own: trains, clips, decides, and sends only on a row of the ledger that it checked."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
-from fl.nodes.apart.orders import Clock, Leave, Order, ReadClock, Settle, Train
+from fl.nodes.apart.orders import (
+    Clock,
+    Leave,
+    LookAtCount,
+    Order,
+    ReadClock,
+    SendToBeFound,
+    Settle,
+    TakeCount,
+    Train,
+)
 from fl.nodes.apart.own_ledger import OwnLedger, Promise
 from fl.nodes.client import ClientNode
 from fl.nodes.messages import Announcement, Decision, Transmit
 from fl.privacy.clipping import BoundedUpdate
+from hardware.lab.model import Lab
 from hardware.radio.contract import Radio
 
 TrainUpdate = Callable[[NDArray[np.float32], int], BoundedUpdate]
@@ -23,6 +34,7 @@ TrainUpdate = Callable[[NDArray[np.float32], int], BoundedUpdate]
 class ClientSide:
     """What a client's process does with orders. node: made with `fetch` of this object."""
 
+    lab: Lab
     train: TrainUpdate
     ledger: OwnLedger
     clip_norm: float
@@ -54,7 +66,7 @@ class ClientSide:
                 return decision
             case Transmit():
                 return self._transmit(order)
-        return answer_as_transmitter(order, node.transmitter.radio, node.answer)
+        return answer_as_transmitter(order, self.lab, node.transmitter.radio, node.answer)
 
     @property
     def _node(self) -> ClientNode:
@@ -63,7 +75,7 @@ class ClientSide:
         return self.node
 
     def _transmit(self, order: Order) -> Any:
-        """The row is checked, and is on this client's disk, before a sample leaves. Who jams sends nothing of its own."""
+        """The row is checked, and on this client's disk, before a sample leaves. Who jams sends nothing of its own."""
         self._uplink = order.uplink
         if self._node.jamming.ordered:
             return self._node.answer(order.message)
@@ -76,12 +88,28 @@ class ClientSide:
         return self._node.answer(order.message)
 
 
-def answer_as_transmitter(order: Order, radio: Radio, answer: Callable[[Any], Any]) -> Any:
+def answer_as_transmitter(order: Order, lab: Lab, radio: Radio, answer: Callable[[Any], Any]) -> Any:
     """What every node with a transmitter answers in a process of its own."""
     match order.message:
         case ReadClock():
             return Clock(radio.now(), radio.lead_samples)
+        case LookAtCount() | SendToBeFound() | TakeCount():
+            return _counted(order.message, lab, radio)
         case Leave():
             radio.park()
             return None
     return answer(order.message)
+
+
+def _counted(message: LookAtCount | SendToBeFound | TakeCount, lab: Lab, radio: Radio) -> Any:
+    one_count = lab.backend.one_count
+    if one_count is None:
+        raise PrivacyError(f"'{radio.name}' needs no alignment")
+    match message:
+        case LookAtCount(server):
+            return one_count.look(lab, radio, server)
+        case SendToBeFound():
+            return one_count.send(radio)
+        case TakeCount(offset, sent, server, clock_ppm):
+            one_count.take(radio, offset, sent, server, clock_ppm)
+    return None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fl.nodes import messages
 from fl.nodes.messages import Message
+from hardware.lab.one_count import BurstSent, CountStatus, ServerCount
 from phy.numerology import Numerology
 
 
@@ -85,7 +86,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Node to server: it can take part. samples: n_i of a client, 0 of others. coordinates: d of its model, likewise."""
+    """Node to server: it can take part. samples: n_i, and coordinates: d of its model, of a client; else 0."""
 
     samples: int
     coordinates: int
@@ -143,11 +144,36 @@ class ReadClock(Message[Clock]):
 
 
 @dataclass(frozen=True)
+class LookAtCount(Message[CountStatus]):
+    """Server to transmitter: do you count as I do?"""
+
+    server: ServerCount
+
+
+@dataclass(frozen=True)
+class SendToBeFound(Message[BurstSent]):
+    """Server to transmitter: send the alignment's burst, as early as you can."""
+
+
+@dataclass(frozen=True)
+class TakeCount(Message[None]):
+    """Server to transmitter: my count is `offset_samples` more than yours."""
+
+    offset_samples: int
+    sent: BurstSent
+    server: ServerCount
+    clock_ppm: float
+
+
+@dataclass(frozen=True)
 class Leave(Message[None]):
     """Server to node: the run is over; park."""
 
 
-_HERE = (Hello, Welcome, Refused, Alive, Order, Done, Failed, Enrolled, Enrol, Begin, Train, Settle, Clock, ReadClock, Leave)
+_HERE = (
+    *(Hello, Welcome, Refused, Alive, Order, Done, Failed, Enrolled, Enrol, Begin, Train, Settle, Leave),
+    *(Clock, ReadClock, LookAtCount, SendToBeFound, TakeCount, ServerCount, CountStatus, BurstSent),
+)
 KINDS: dict[str, type] = {
     **{kind.__name__: kind for kind in _HERE},
     **{name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and is_dataclass(kind)},

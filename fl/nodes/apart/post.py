@@ -1,4 +1,4 @@
-"""A node's end of the link: says that it is there, takes orders, does each once, and notices when the server is gone."""
+"""A node's end of the link: says that it is there, does each order once, and notices when the server is gone."""
 
 import logging
 import secrets
@@ -13,7 +13,20 @@ from zmq.utils.monitor import recv_monitor_message
 
 from fl.errors import ConfigError
 from fl.nodes.apart.keys import KeyPair
-from fl.nodes.apart.orders import KINDS, Alive, Begin, Done, Enrol, Enrolled, Failed, Hello, Leave, Order, Refused, Welcome
+from fl.nodes.apart.orders import (
+    KINDS,
+    Alive,
+    Begin,
+    Done,
+    Enrol,
+    Enrolled,
+    Failed,
+    Hello,
+    Leave,
+    Order,
+    Refused,
+    Welcome,
+)
 from fl.nodes.apart.sockets import node_socket
 from fl.nodes.apart.wire import WireError, pack, unpack
 from phy.errors import AirdpError

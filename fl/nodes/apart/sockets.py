@@ -26,7 +26,9 @@ def server_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair) -> 
         socket.bind(endpoint)
     except zmq.ZMQError as error:
         socket.close()
-        raise ConfigError(f"cannot listen at {endpoint}: {error}; expected tcp://ADDRESS:PORT of this machine") from error
+        raise ConfigError(
+            f"cannot listen at {endpoint}: {error}; expected tcp://ADDRESS:PORT of this machine"
+        ) from error
     return socket
 
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fl.nodes.air_format import AirFormat
-from fl.nodes.apart.orders import Clock, ReadClock
+from fl.nodes.apart.orders import Clock, LookAtCount, ReadClock, SendToBeFound, TakeCount
 from fl.nodes.apart.switchboard import Switchboard
 from fl.nodes.stage import Beginning, block_number
 from hardware.lab.clock import ClockMode
 from hardware.lab.opened import OpenLab
+from hardware.radio.errors import HardwareError
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,32 @@ class ApartStage:
         margin = self.air.turnaround_samples
         self.lab.new_block(block_number(uplink, attempt))
         if self.lab.time is None:
-            return Beginning(self._start(margin), {})
+            aligned = self._align()
+            return Beginning(self._start(margin), dict.fromkeys(aligned, 0))
         whole = self.air.sounding_phase_samples(len(self.transmitters)) + 2 * margin + self.air.payload.length
         start = self.air.ahead_samples + (uplink * self.attempts + attempt) * whole
         self.lab.time.advance(start - margin)
         return Beginning(start, self._counters())
+
+    def _align(self) -> list[str]:
+        """Give all transmitters the server's count, where they have not got it; the names of those that had not."""
+        one_count, lab, server = self.lab.lab.backend.one_count, self.lab.lab, self.lab.ps
+        if one_count is None:
+            return []
+        count = one_count.server_count(server)
+        looked = self.switchboard.ask_all([(name, LookAtCount(count)) for name in self.transmitters])
+        stray = [(name, status) for name, status in zip(self.transmitters, looked, strict=True) if status.astray]
+        if stray:
+            one_count.wait(server, max(status.unsent_samples for status in looked))
+        for name, status in stray:
+            begin = server.now()
+            sent = self.switchboard.ask(name, SendToBeFound())
+            try:
+                offset, ppm = one_count.find(lab, server, begin, sent, status.queue_samples)
+            except HardwareError as error:
+                raise type(error)(f"'{name}': {error}") from error
+            self.switchboard.ask(name, TakeCount(offset, sent, one_count.server_count(server), ppm))
+        return [name for name, _ in stray]
 
     def _counters(self) -> dict[str, int]:
         if self.lab.lab.clock_mode is ClockMode.SHARED:

@@ -140,6 +140,8 @@ class ApartUplink:
             self._round = current
             raise PrivacyError("an uplink is exchanged once, after it was planned")
         row = authorise()
+        if row is None:
+            raise PrivacyError("nodes elsewhere send on a row of the ledger, and there is none")
         self._row = str(checked_row(row)["hash"])
         self.switchboard.permit(row)
         try:

@@ -67,7 +67,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if is_dataclass(value):
-        return {"is": type(value).__name__, **{field.name: _plain(getattr(value, field.name)) for field in fields(value)}}
+        return {
+            "is": type(value).__name__,
+            **{field.name: _plain(getattr(value, field.name)) for field in fields(value)},
+        }
     return value
 
 

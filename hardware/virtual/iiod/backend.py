@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from hardware.air.settings import SECTION as MEDIUM
 from hardware.air.settings import MediumSettings
 from hardware.counted.alignment import align
+from hardware.counted.apart import CountsApart
 from hardware.lab.emulation import Emulation, EmulationSettings
 from hardware.lab.model import Backend, Connection, Lab
 from hardware.lab.traits import JammerNoise, Traits
@@ -37,10 +38,28 @@ def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
     return Connection(radios, EmulatedAir(radios[lab.ps.name]))
 
 
+def _connect_one(lab: Lab, name: str, stack: ExitStack) -> Connection:
+    """A radio whose lab is served already."""
+    from hardware.pluto.connect import connect_plutos
+    from hardware.virtual.iiod.emulated_air import EmulatedAir
+
+    radios = connect_plutos(lab, {name: lab.address_of(name)}, stack)
+    return Connection(radios, EmulatedAir(radios[name]))
+
+
 def _emulate(lab: Lab, settings: EmulationSettings) -> AbstractContextManager[Emulation]:
     from hardware.virtual.iiod.emulator import Emulator
 
     return Emulator(lab, seed=settings.seed, port=settings.port, paced=settings.paced)
 
 
-BACKEND = Backend(NAME, {SECTION: PlutoSettings, MEDIUM: MediumSettings}, _traits, _connect, align, emulate=_emulate)
+BACKEND = Backend(
+    NAME,
+    {SECTION: PlutoSettings, MEDIUM: MediumSettings},
+    _traits,
+    _connect,
+    align,
+    emulate=_emulate,
+    connect_one=_connect_one,
+    one_count=CountsApart(),
+)

@@ -68,9 +68,7 @@ class AirPort:
 class ServedRadio(Radio):
     """As `hardware.loopback.radio.LoopbackRadio`, with the air elsewhere."""
 
-    def __init__(
-        self, name: str, address: str, sample_rate_hz: float, limits: Limits, timeout_s: float = 5.0
-    ) -> None:
+    def __init__(self, name: str, address: str, sample_rate_hz: float, limits: Limits, timeout_s: float = 5.0) -> None:
         capabilities = replace(AD936X, sample_rate_hz=(sample_rate_hz, sample_rate_hz))
         super().__init__(name, capabilities, limits, timeout_s)
         self.port = AirPort(address, timeout_s)

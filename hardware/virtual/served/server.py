@@ -29,7 +29,7 @@ SCHEME = "ipc://"
 
 
 class ServedAir:
-    """An `Emulation`. Its socket is in a folder that is the user's alone; a radio's address is that socket and its name.
+    """An `Emulation`. Its socket is in a folder that is the user's alone; a radio's address is that and its name.
 
     One thread answers one request after the other, so the air needs no lock, and what arrives first is done first.
     """
