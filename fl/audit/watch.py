@@ -5,7 +5,7 @@ until then, so that the same code can be asked afterwards what it would have sen
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
