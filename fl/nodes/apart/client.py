@@ -1,5 +1,6 @@
 """A client in a process of its own: trains, clips, decides, and sends only on a row of the ledger that it checked."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.errors import PrivacyError
+from fl.errors import ModelError, PrivacyError
 from fl.nodes.apart.orders import (
     Clock,
     Leave,
@@ -25,7 +26,9 @@ from fl.nodes.messages import Announcement, Decision, Transmit
 from fl.privacy.clipping import BoundedUpdate
 from hardware.lab.model import Lab
 from hardware.radio.contract import Radio
+from phy.errors import AirdpError
 
+_LOG = logging.getLogger("airdp")
 TrainUpdate = Callable[[NDArray[np.float32], int], BoundedUpdate]
 """(global model, number of the uplink) to this client's update."""
 
@@ -55,7 +58,7 @@ class ClientSide:
         node = self._node
         match order.message:
             case Train(uplink, model):
-                self._update = (uplink, self.train(model, uplink))
+                self._update = (uplink, self._trained(model, uplink))
                 return None
             case Settle(row, mechanism):
                 self.ledger.settle(row, mechanism)
@@ -67,6 +70,14 @@ class ClientSide:
             case Transmit():
                 return self._transmit(order)
         return answer_as_transmitter(order, self.lab, node.transmitter.radio, node.answer)
+
+    def _trained(self, model: NDArray[np.float32], uplink: int) -> BoundedUpdate:
+        """What goes wrong in training may depend on the data, and so may the words for it: they stay here."""
+        try:
+            return self.train(model, uplink)
+        except AirdpError as error:
+            _LOG.error("%s", error)
+            raise ModelError(f"this client could not train for uplink {uplink}; its own log says why") from error
 
     @property
     def _node(self) -> ClientNode:

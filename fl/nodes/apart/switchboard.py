@@ -73,7 +73,10 @@ class TimeLimits:
 
 @dataclass
 class NodeState:
-    """What the server knows of a node. route: where ZeroMQ finds it now. begun: whether it knows of the run."""
+    """What the server knows of a node. route: where ZeroMQ finds it now. begun: whether it knows of the run.
+
+    enrolled: as it was when it first said so. misunderstood: messages of it that were none.
+    """
 
     name: str
     role: str
@@ -81,7 +84,9 @@ class NodeState:
     session: str = ""
     boot: str = ""
     enrolled: Enrolled | None = None
+    knows_config: bool = False
     begun: bool = False
+    misunderstood: int = 0
     state: str = "absent"
     heard_at: float = 0.0
     counter: int = 0
@@ -171,7 +176,7 @@ class Switchboard:
             raise ConfigError(f"'{node.name}' has no samples to take part with")
         if node.enrolled not in (None, answer):
             raise ConfigError(f"'{node.name}' came back with other data, or another model, than the run began with")
-        node.enrolled = answer
+        node.enrolled, node.knows_config = answer, True
 
     def begin(self, run: str, order: Begin) -> None:
         """The run begins; nodes that start anew later are told by `ready`."""
@@ -188,7 +193,8 @@ class Switchboard:
             return
         self.gather(self.limits.answer_s)
         new = [node for node in self.nodes.values() if not node.begun]
-        for node, answer in zip(new, self.ask_all([(node.name, enrol) for node in new]), strict=True):
+        unknown = [node for node in new if not node.knows_config]
+        for node, answer in zip(unknown, self.ask_all([(node.name, enrol) for node in unknown]), strict=True):
             self._take_enrolled(node, answer)
         self.ask_all([(node.name, begin) for node in new])
         for node in new:
@@ -260,13 +266,16 @@ class Switchboard:
     def _take(self, route: bytes, frame: zmq.Frame) -> None:
         key = str(frame.get("User-Id")).encode()
         name = self._expected.keys.get(key, "")
+        node = self.nodes.get(name)
+        if node is None:
+            return
         try:
             message = unpack(frame.bytes, KINDS)
         except WireError as error:
-            _LOG.warning("'%s' says what cannot be understood: %s", name, error)
-            return
-        node = self.nodes.get(name)
-        if node is None:
+            node.misunderstood += 1
+            # The first, and then ever more seldom: a node must not fill the disk of the server.
+            if node.misunderstood & (node.misunderstood - 1) == 0:
+                _LOG.warning("'%s' says what cannot be understood (%d times): %s", name, node.misunderstood, error)
             return
         if isinstance(message, Hello):
             self._welcome(node, route, message)
@@ -287,7 +296,7 @@ class Switchboard:
             return
         if hello.boot != node.boot:
             node.session, node.boot, node.counter = secrets.token_hex(16), hello.boot, 0
-            node.begun, node.state = False, "joined"
+            node.begun, node.knows_config, node.state = False, False, "joined"
         node.route, node.heard_at = route, time.monotonic()
         self._send(route, Welcome(node.session))
 

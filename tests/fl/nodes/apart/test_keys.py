@@ -1,0 +1,52 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from fl.errors import ConfigError
+from fl.nodes.apart.keys import load_keys, load_public, make_keys, public_keys
+
+
+def test_a_pair_reads_back_and_its_secret_is_its_owners(tmp_path: Path) -> None:
+    made = make_keys(tmp_path / "keys", "client-1")
+    assert load_keys(tmp_path / "keys", "client-1") == made
+    assert load_public(tmp_path / "keys", "client-1") == made.public
+    assert public_keys(tmp_path / "keys") == {made.public: "client-1"}
+    assert stat.S_IMODE((tmp_path / "keys" / "client-1.key_secret").stat().st_mode) == 0o600
+    assert made.secret.decode() not in repr(made)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    make_keys(tmp_path, "jammer")
+    (tmp_path / "jammer.key_secret").chmod(mode)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        load_keys(tmp_path, "jammer")
+
+
+def test_a_key_is_not_overwritten(tmp_path: Path) -> None:
+    before = make_keys(tmp_path, "ps")
+    with pytest.raises(ConfigError, match="exists already"):
+        make_keys(tmp_path, "ps")
+    assert load_keys(tmp_path, "ps") == before
+
+
+@pytest.mark.parametrize("name", ["", "../ps", "a b", ".key", "x" * 65, "a/b"])
+def test_names_that_are_no_names_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name"):
+        make_keys(tmp_path, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_is_two_nodes(tmp_path: Path) -> None:
+    make_keys(tmp_path, "one")
+    (tmp_path / "two.key").write_text((tmp_path / "one.key").read_text())
+    with pytest.raises(ConfigError, match="the same key"):
+        public_keys(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "metadata\n", 'curve\n    public-key = "short"\n', "\0\0\0"])
+def test_a_file_that_is_no_key_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "ps.key").write_text(content)
+    with pytest.raises(ConfigError, match="is not a key"):
+        load_public(tmp_path, "ps")

@@ -1,0 +1,143 @@
+"""Messages on the wire: what goes in comes out, bit for bit, and nothing else is taken for a message."""
+
+import dataclasses
+import math
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+
+from fl.nodes.apart import orders
+from fl.nodes.apart.orders import KINDS, Begin, Order, Train
+from fl.nodes.apart.wire import WireError, pack, unpack
+from fl.nodes.messages import Announcement, FlatChannel, SoundedChannel, Transmit
+from phy.numerology import Numerology
+
+
+def channel() -> SoundedChannel:
+    rng = np.random.default_rng(1)
+    values = (rng.normal(size=9) + 1j * rng.normal(size=9)).astype(np.complex64)
+    return SoundedChannel(
+        values, rng.random(9), Numerology(256, 64, 192, 1e6), 0.25, 1e-9, 5, -3, FlatChannel(1 - 2j, 3, 0.1, 0.2)
+    )
+
+
+MESSAGES: list[Any] = [
+    Order("run", "session", 3, 1, 7, "row", Announcement(0.1 + 0.2, channel(), 1, 2, math.pi, 3)),
+    Order("run", "session", 3, 1, 8, "", Transmit(2**53 + 1)),
+    Train(4, np.array([1.0, -0.0, math.inf, 1e-45], np.float32)),
+    Begin((1, 2, 3), 10, 1.0),
+]
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
+    if dataclasses.is_dataclass(one):
+        return type(one) is type(other) and all(
+            same(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(one)
+        )
+    return type(one) is type(other) and bool(one == other)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_comes_out_as_it_went_in(message: Any) -> None:
+    assert same(unpack(pack(message), KINDS), message)
+
+
+def test_a_difference_in_one_bit_is_a_difference() -> None:
+    changed = dataclasses.replace(MESSAGES[2], model=np.array([1.0, 0.0, math.inf, 1e-45], np.float32))
+    assert not same(unpack(pack(changed), KINDS), MESSAGES[2])
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"uplink": "one", "model": np.zeros(1, np.float32)}, "Train.uplink"),
+        ({"uplink": True, "model": np.zeros(1, np.float32)}, "Train.uplink"),
+        ({"uplink": 1, "model": np.zeros(1, np.float64)}, "Train.model"),
+        ({"uplink": 1, "model": [0.0]}, "Train.model"),
+        ({"uplink": 1}, "other fields"),
+        ({"uplink": 1, "model": np.zeros(1, np.float32), "more": 1}, "other fields"),
+    ],
+)
+def test_fields_of_other_types_are_refused(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(WireError, match=reason):
+        unpack(pack({"is": "Train", **fields}), KINDS)
+
+
+@pytest.mark.parametrize("name", ["Path", "KeyPair", "RoundMechanism", "object", "os.system"])
+def test_classes_that_are_no_messages_are_not_made(name: str) -> None:
+    with pytest.raises(WireError, match="not known"):
+        unpack(pack({"is": name}), KINDS)
+
+
+def test_values_that_a_class_refuses_are_refused() -> None:
+    broken = {"is": "Numerology", "fft_size": -1, "cp_samples": 64, "data_subcarriers": 192, "sample_rate_hz": 1e6}
+    with pytest.raises(WireError, match="cannot have"):
+        unpack(pack(broken), KINDS)
+
+
+def malformed(rng: np.random.Generator, count: int) -> list[bytes]:
+    """Random bytes, and messages with bytes changed, cut, doubled or put in."""
+    whole = [pack(message) for message in MESSAGES]
+    made = [rng.bytes(int(rng.integers(0, 200))) for _ in range(count // 4)]
+    while len(made) < count:
+        content = bytearray(whole[int(rng.integers(len(whole)))])
+        for _ in range(int(rng.integers(1, 4))):
+            place = int(rng.integers(len(content)))
+            match int(rng.integers(4)):
+                case 0:
+                    content[place] = int(rng.integers(256))
+                case 1:
+                    del content[place : place + int(rng.integers(1, 9))]
+                case 2:
+                    content[place:place] = rng.bytes(int(rng.integers(1, 9)))
+                case 3:
+                    content += content[place : place + 64]
+            content = content or bytearray(b"\0")
+        made.append(bytes(content))
+    return made
+
+
+def test_nothing_malformed_is_worse_than_refused() -> None:
+    """Every one is a value of plain types, a message, or a `WireError`."""
+    refused = 0
+    for content in malformed(np.random.default_rng(2), 3000):
+        try:
+            unpack(content, KINDS)
+        except WireError:
+            refused += 1
+    assert refused > 1500
+
+
+def test_deep_and_large_things_are_refused() -> None:
+    deep: Any = 1
+    for _ in range(100):
+        deep = [deep]
+    lying = msgpack.packb(msgpack.ExtType(1, (10).to_bytes(2, "big") + msgpack.packb(["<f4", [2**40]])))
+    for content in (msgpack.packb(deep), b"\xdd\xff\xff\xff\xff", lying):
+        with pytest.raises(WireError):
+            unpack(content, KINDS)
+
+
+def test_no_field_of_what_a_client_says_depends_on_its_data() -> None:
+    """All that a node may answer, field by field. A new field is added here with its reason, or it is not public."""
+    public = {
+        "Hello": {"protocol", "version", "name", "role", "lab_sha256", "boot"},
+        "Alive": {"session", "state"},
+        "Done": {"session", "counter", "answer"},
+        "Failed": {"session", "counter", "kind", "text"},
+        "Enrolled": {"samples", "coordinates"},  # n_i is public in this model, and d is that of the config
+        "Clock": {"now_sample", "lead_samples"},
+        "CountStatus": {"astray", "unsent_samples", "queue_samples"},
+        "BurstSent": {"start_sample", "epoch"},
+        "Sent": {"samples"},  # the length of a burst follows from d and the channel's inverse
+        "Circuits": {"step", "image"},
+        "Decision": {"backoff", "gain_upper", "csi_error", "phase_error_rad", "timing_error"},  # of the channel alone
+        "JammingDecision": {"alpha", "gain_lower"},
+    }
+    for name, fields in public.items():
+        assert {field.name for field in dataclasses.fields(KINDS[name])} == fields
+    assert orders.Alive("s", "ready").state == "ready"
