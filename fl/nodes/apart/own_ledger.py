@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fl.errors import LedgerError, PrivacyError
 from fl.privacy.accountant import Accountant, epsilon_of_loss
-from fl.privacy.ledger import Ledger, LedgerHeader, checked_row
+from fl.privacy.ledger import Ledger, LedgerHeader
+from fl.privacy.ledger_rows import Row, checked_row
 from fl.privacy.mechanism import RoundMechanism
-from fl.privacy.statement import delta_left
 from hardware.foundation.durable import append_durably, sync_folder
 
 LEDGER, PERMITS = "ledger.jsonl", "permits.jsonl"
@@ -37,6 +37,14 @@ class Budget:
     accountant: Accountant
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """What this process has sent on a row of the server's: number of the own row, and the mechanism as planned."""
+
+    seq: int
+    planned: RoundMechanism
+
+
 class OwnLedger:
     """Of client number `place` in one run, in a folder of its own."""
 
@@ -45,7 +53,10 @@ class OwnLedger:
         self._header, self._place, self._budget = header, place, budget
         self._permits = folder / PERMITS
         path = folder / LEDGER
-        self._ledger = Ledger.open(path) if path.exists() else Ledger.create(path, header)
+        if path.exists():
+            self._ledger = Ledger.open(path, config_sha256=header.config_sha256)
+        else:
+            self._ledger = Ledger.create(path, header)
         self._used = _read_used(self._permits)
         sync_folder(folder)
 
@@ -60,17 +71,16 @@ class OwnLedger:
                 f"{self._budget.epsilon:g} (--budget-epsilon): it does not send"
             )
         # First that it is used: a crash before the charge then costs nothing, and sends nothing.
-        append_durably(self._permits, json.dumps({"row": row["hash"]}).encode() + b"\n")
-        self._used[row["hash"]] = None
-        self._used[row["hash"]] = self._ledger.authorise(mechanism)
+        append_durably(self._permits, json.dumps({"row": row.hash}).encode() + b"\n")
+        self._used[row.hash] = None
+        self._used[row.hash] = _Sent(self._ledger.authorise(mechanism), mechanism)
 
-    def _allowed(self, row: dict[str, object], promise: Promise) -> RoundMechanism:
-        found = row.get("mechanism")
-        if row.get("kind") != "authorise" or not isinstance(found, dict):
+    def _allowed(self, row: Row, promise: Promise) -> RoundMechanism:
+        if row.kind != "authorise" or row.mechanism is None:
             raise PrivacyError("the server's row authorises nothing: this client does not send")
-        if row["hash"] in self._used:
+        if row.hash in self._used:
             raise PrivacyError("the server's row was used before: this client does not send twice on it")
-        mechanism = RoundMechanism.from_json(found)
+        mechanism = row.mechanism.mechanism()
         wrong = [
             name
             for name, fits in (
@@ -94,29 +104,40 @@ class OwnLedger:
     def settle(self, row_hash: str, mechanism: str) -> None:
         """Take over what the server has accounted a transmission for as. A row that is not known here is ignored:
         nothing was sent on it."""
-        seq = self._used.get(row_hash)
-        if seq is None:
+        sent = self._used.get(row_hash)
+        if sent is None:
             return
         try:
             accounted = RoundMechanism.from_json(json.loads(mechanism))
         except ValueError as error:
             raise LedgerError(f"not the record of an uplink: {error}") from error
-        planned = self._ledger.mechanisms[seq]
-        if accounted.received_gains[self._place] < planned.received_gains[self._place]:
+        gains, planned = accounted.received_gains, sent.planned.received_gains
+        if len(gains) != len(planned) or gains[self._place] < planned[self._place] or accounted.sigma > _more(sent):
             raise PrivacyError("the server accounts for less than this client has sent: it is not taken over")
-        self._ledger.account(seq, accounted)
+        self._ledger.account(sent.seq, accounted)
         self._used[row_hash] = None
 
     def epsilon(self, *planned: RoundMechanism) -> float:
         """Of this client alone, with what is planned."""
-        mechanisms = (*self._ledger.mechanisms.values(), *planned)
-        sizes, header = self._header.sizes_array, self._header
-        loss = sum(float(one.losses(sizes, header.label, header.neighbours)[self._place]) for one in mechanisms)
-        left = delta_left(header.delta, mechanisms)
+        header = self._header
+        losses = self._ledger.losses
+        for mechanism in planned:
+            losses = losses + mechanism.losses(header.sizes_array, header.label, header.neighbours)
+        left = header.delta - self._ledger.bounds_delta - sum(one.bounds_delta or 0.0 for one in planned)
+        loss = float(losses[self._place])
         return float("inf") if left <= 0.0 else epsilon_of_loss(self._budget.accountant, loss, left)
 
+    def close(self) -> None:
+        """Give the file back."""
+        self._ledger.close()
 
-def _read_used(path: Path) -> dict[str, int | None]:
+
+def _more(sent: _Sent) -> float:
+    """The most noise that an account may claim: that of the plan, but for rounding."""
+    return sent.planned.sigma * (1 + 1e-12)
+
+
+def _read_used(path: Path) -> dict[str, _Sent | None]:
     """Rows that were used; the numbers of their own rows are not kept over a restart: what was cut off stays so.
 
     A line without an end was cut off by a crash before anything was charged or sent: it is closed and left out.
@@ -126,7 +147,7 @@ def _read_used(path: Path) -> dict[str, int | None]:
     *lines, torn = path.read_bytes().split(b"\n")
     if torn:
         append_durably(path, b"\n")
-    used: dict[str, int | None] = {}
+    used: dict[str, _Sent | None] = {}
     for number, line in enumerate(lines, start=1):
         try:
             used[str(json.loads(line)["row"])] = None

@@ -22,7 +22,7 @@ from fl.nodes.radio_uplink import RadioRules, cast_of, make_server
 from fl.nodes.sounding import NoiseCheck
 from fl.privacy.clipping import checked_clip_norm
 from fl.privacy.conditions import View
-from fl.privacy.ledger import checked_row
+from fl.privacy.ledger_rows import checked_row
 from fl.privacy.mechanism import RoundMechanism
 from fl.uplink.contract import Aggregate, Authorise, Contributions, NotSentError, Updates, UplinkPlan
 from fl.uplink.modes import Rescale
@@ -142,7 +142,7 @@ class ApartUplink:
         row = authorise()
         if row is None:
             raise PrivacyError("nodes elsewhere send on a row of the ledger, and there is none")
-        self._row = str(checked_row(row)["hash"])
+        self._row = checked_row(row).hash
         self.switchboard.permit(row)
         try:
             received = self.coordinator.carry(current)
