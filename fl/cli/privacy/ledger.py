@@ -1,9 +1,12 @@
 """Verify the chain of a run's privacy ledger and recompute epsilon from the file alone, under every label."""
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from fl.cli.output import RESULTS, print_baseline, print_json, print_privacy
+from fl.nodes.apart.comparison import Comparison, compare
 from fl.privacy.accountant import Accountant
 from fl.privacy.conditions import View
 from fl.privacy.ledger import read_ledger
@@ -23,6 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="adversary to state epsilon for: samples or cells (default: the strongest that all uplinks hold for)",
     )
     parser.add_argument("--all", action="store_true", help="also liu-simeone, and rdp and pld, which take seconds")
+    parser.add_argument(
+        "--against",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="what a client has kept of this run (its --state): has everything that it sent been charged?",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
@@ -49,6 +60,7 @@ def call(options: argparse.Namespace) -> int:
         )
         for label in labels
     ]
+    comparisons = [compare(contents, folder) for folder in options.against]
     published = state_published(contents.mechanisms, header.sizes_array, delta=delta)
     planned = (path.parent / ALLOCATION).exists()
     allocation = RunFolder(path.parent).read_json(ALLOCATION) if planned else None
@@ -69,10 +81,11 @@ def call(options: argparse.Namespace) -> int:
                 },
                 **{key: value for key, value in statements[0].to_json().items() if key != "uplinks"},
                 "privacy": [statement.to_json() for statement in statements],
+                **({"against": [_comparison_json(one) for one in comparisons]} if comparisons else {}),
                 **({} if allocation is None else {"allocation": allocation, "published": published.to_json()}),
             }
         )
-        return 0
+        return _code(comparisons)
     RESULTS.print(
         f"{path}: chain intact, {contents.authorised} transmissions authorised, {contents.accounted} accounted for",
         soft_wrap=True,
@@ -88,4 +101,19 @@ def call(options: argparse.Namespace) -> int:
     print_privacy(statements)
     if allocation is not None:
         print_baseline(published, allocation)
-    return 0
+    for one in comparisons:
+        RESULTS.print(
+            f"client {one.client} ({one.folder}): {one.sent} transmissions of its own, {one.unknown} of them on rows "
+            f"that are not here; S {one.own_loss:.6g} there, {one.server_loss:.6g} here",
+            soft_wrap=True,
+        )
+    return _code(comparisons)
+
+
+def _comparison_json(one: Comparison) -> dict[str, Any]:
+    return {**asdict(one), "folder": str(one.folder), "under_counted": one.under_counted}
+
+
+def _code(comparisons: list[Comparison]) -> int:
+    """3 where a client has sent what the server's ledger does not know."""
+    return 3 if any(one.under_counted for one in comparisons) else 0

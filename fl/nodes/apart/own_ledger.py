@@ -13,9 +13,9 @@ from fl.privacy.accountant import Accountant, epsilon_of_loss
 from fl.privacy.ledger import Ledger, LedgerHeader
 from fl.privacy.ledger_rows import Row, checked_row
 from fl.privacy.mechanism import RoundMechanism
-from hardware.foundation.durable import append_durably, sync_folder
+from hardware.foundation.durable import append_durably, write_atomically
 
-LEDGER, PERMITS = "ledger.jsonl", "permits.jsonl"
+LEDGER, PERMITS, CLIENT = "ledger.jsonl", "permits.jsonl", "client.json"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class OwnLedger:
         else:
             self._ledger = Ledger.create(path, header)
         self._used = _read_used(self._permits)
-        sync_folder(folder)
+        write_atomically(folder / CLIENT, json.dumps({"client": place}).encode())
 
     def authorise(self, permit: str, promise: Promise) -> None:
         """Check the server's row and charge it here; `PrivacyError` where this client must not send on it."""
@@ -135,6 +135,11 @@ class OwnLedger:
 def _more(sent: _Sent) -> float:
     """The most noise that an account may claim: that of the plan, but for rounding."""
     return sent.planned.sigma * (1 + 1e-12)
+
+
+def used_rows(folder: Path) -> list[str]:
+    """Hashes of the server's rows that the client of this folder has sent on, or was about to."""
+    return list(_read_used(folder / PERMITS))
 
 
 def _read_used(path: Path) -> dict[str, _Sent | None]:

@@ -1,0 +1,168 @@
+"""Runs whose clients and jammer are processes of their own, over a served air."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fl.errors import ConfigError
+from fl.nodes.apart.comparison import compare
+from fl.privacy.ledger import read_ledger
+from fl.run import run
+from fl.run.runner import FINISHED, UplinkMetrics
+from tests.conftest import Outcome
+from tests.fl.nodes.apart.site import SERVED, Site, lab_of, sections, site
+from tests.fl.nodes.small_runs import rows_of
+
+pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
+
+
+def assert_all_charged(here: Site, out: str = "run") -> None:
+    """Everything that a client has sent is in the server's ledger, and counts there for no less than it was."""
+    server = read_ledger(here.folder / out / "ledger.jsonl")
+    assert len(here.states()) == len(here.lab.clients)
+    for folder in here.states():
+        found = compare(server, folder)
+        assert not found.under_counted
+        assert found.sent <= server.authorised
+
+
+def test_the_model_is_that_of_a_run_in_one_process_bit_for_bit(tmp_path: Path, command: Any) -> None:
+    chosen = sections()
+    lab_of(2, tmp_path)
+    one_process = {"lab": str(tmp_path / "plain.toml"), "backend": "loopback"}
+    alone = run({**chosen, "radio": {**chosen["radio"], **one_process}}, tmp_path / "alone")
+    with site(tmp_path) as here:
+        here.start_all()
+        result = here.run(chosen)
+        assert (result.status, result.transmissions_charged) == (FINISHED, 3)
+        assert result.model_sha256 == alone.model_sha256
+        assert result.privacy[0].epsilon == alone.privacy[0].epsilon
+        assert_all_charged(here)
+        for process in here.processes.values():
+            process.join(20)
+            assert process.exitcode == 0
+        for folder in here.states():
+            own = read_ledger(folder / "ledger.jsonl")
+            assert (own.authorised, own.accounted) == (3, 3)
+        against = [part for folder in here.states() for part in ("--against", str(folder))]
+        said: Outcome = command("ledger", str(tmp_path / "run"), "--json", *against)
+        assert said.code == 0
+        compared = json.loads(said.out)["against"]
+        assert [one["client"] for one in compared] == [0, 1]
+        assert all(one["own_loss"] == pytest.approx(one["server_loss"]) for one in compared)
+
+
+def test_a_client_that_is_killed_and_comes_back_is_part_of_the_run_again(tmp_path: Path) -> None:
+    with site(tmp_path) as here:
+        here.start_all()
+        killed: list[str] = []
+
+        def kill(metrics: UplinkMetrics) -> None:
+            if metrics.uplink == 1:
+                here.signal("client-2", signal.SIGKILL)
+                here.processes["client-2"].join()
+                here.start("client-2")
+                killed.append("client-2")
+
+        result = here.run(sections(), on_uplink=kill)
+        assert killed
+        assert (result.status, result.uplinks) == (FINISHED, 3)
+        assert_all_charged(here)
+
+
+def test_a_server_that_ends_is_waited_for_and_the_run_goes_on(tmp_path: Path) -> None:
+    class CrashError(BaseException):
+        pass
+
+    def crash(metrics: UplinkMetrics) -> None:
+        if metrics.uplink == 1:
+            raise CrashError
+
+    with site(tmp_path) as here:
+        # Clients that are told to leave would end: this server goes without a word.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fl.nodes.apart.uplink.ApartUplink.leave", lambda self: None)
+            here.start_all()
+            with pytest.raises(CrashError):
+                here.run(sections(), on_uplink=crash)
+        result = here.run(sections(), resume=True)
+        assert (result.status, result.uplinks) == (FINISHED, 3)
+        assert rows_of(tmp_path / "run").count("authorise") == 3
+        assert_all_charged(here)
+
+
+def test_a_client_refuses_beyond_its_own_budget(tmp_path: Path) -> None:
+    with site(tmp_path) as here:
+        here.changes["client-1"] = {"budget_epsilon": 1e-3}
+        here.start_all()
+        with pytest.raises(Exception, match="above its budget"):
+            here.run(sections())
+        own = {path.parent.name: read_ledger(path / "ledger.jsonl").authorised for path in here.states()}
+        assert own["client-1"] == 0
+
+
+def test_code_that_the_servers_config_names_is_not_imported(tmp_path: Path) -> None:
+    with site(tmp_path) as here:
+        here.start_all()
+        with pytest.raises(ConfigError, match="names code to import"):
+            here.run(sections(model={"module": "torch.nn:Identity"}))
+
+
+def said_by(here: Site, name: str) -> list[str]:
+    """What a node has said, in order, without what names a session or only says that it is there."""
+    lines = (here.folder / f"{name}.said").read_text().splitlines()
+    return [line for line in lines if not line.startswith(("Alive", "Hello"))]
+
+
+def _without_sessions(lines: list[str], sessions: set[str]) -> list[str]:
+    for session in sessions:
+        lines = [line.replace(session.encode().hex(), "") for line in lines]
+    return lines
+
+
+def test_nothing_that_leaves_a_client_by_the_link_depends_on_its_data(tmp_path: Path) -> None:
+    """All bytes of all nodes, in two runs that differ in the data of one client: they are the same.
+
+    From the second uplink on the global model differs, and what clients do with it; what they say does not.
+    """
+    from fl.learning.data.digits import load_digits
+    from fl.nodes.apart.orders import KINDS
+    from fl.nodes.apart.wire import unpack
+    from fl.random_streams import Stream, generator
+
+    digits = load_digits(200, 0.2, generator(1, Stream.DATA))
+    heard: list[dict[str, list[str]]] = []
+    models: list[str] = []
+    for number, labels in enumerate((digits.train_y[:90], digits.train_y[:90][::-1])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        np.savez(folder / "own.npz", x=digits.train_x[:90], y=labels)
+        with site(folder) as here:
+            here.said, here.changes["client-1"] = True, {"data": str(folder / "own.npz")}
+            here.start_all()
+            models.append(here.run(sections()).model_sha256)
+            spoken: dict[str, list[str]] = {}
+            for name in here.processes:
+                lines = said_by(here, name)
+                sessions = {
+                    unpack(bytes.fromhex(line.split()[1]), KINDS).session for line in lines if line.split()[0] == "Done"
+                }
+                spoken[name] = _without_sessions(lines, sessions)
+            heard.append(spoken)
+    assert models[0] != models[1]
+    assert heard[0].keys() == {"client-1", "client-2", "jammer"}
+    assert all(len(lines) > 10 for lines in heard[0].values())
+    assert heard[0] == heard[1]
+
+
+def test_the_served_air_is_a_backend_like_others(tmp_path: Path) -> None:
+    chosen = sections(clients=5)
+    models = [
+        run({**chosen, "radio": {**chosen["radio"], "backend": backend}}, tmp_path / backend).model_sha256
+        for backend in ("loopback", SERVED)
+    ]
+    assert models[0] == models[1]
