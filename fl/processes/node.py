@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError
 from fl.learning.local import LocalTraining
-from fl.learning.model import flatten
 from fl.learning.settings import LocalMode
 from fl.learning.trainer import ClientData
 from fl.learning.workforce import Workforce
@@ -31,8 +30,9 @@ from fl.privacy.clipping import BoundedUpdate
 from fl.processes.own_data import client_data
 from fl.processes.settings import NodeSettings
 from fl.random_streams import Stream, generator
-from fl.run.assemble import air_format, load_dataset, make_local, make_model
+from fl.run.assemble import air_format
 from fl.run.config import RunConfig, parse_config
+from fl.run.learner import make_learner
 from fl.run.runner import ledger_header
 from hardware.lab.model import Role
 from hardware.lab.opened import OpenLab, open_radio
@@ -128,11 +128,10 @@ class ClientProgram(NodeProgram):
     _local: LocalTraining
 
     def _enrolled(self, config: RunConfig) -> Enrolled:
-        dataset = load_dataset(config)
-        model = make_model(config, dataset)
-        self._data = client_data(config, dataset, self.settings.place, self.settings.data)
-        self._local = make_local(config, model)
-        return Enrolled(len(self._data.y), flatten(model).size)
+        learner = make_learner(config)
+        self._data = client_data(config, learner, self.settings.place, self.settings.data)
+        self._local = learner.local
+        return Enrolled(len(self._data.y), learner.start.size)
 
     def _node(self, run: str, order: Begin, transmitter: Transmitter) -> Callable[[Order], Any]:
         config, place = self.config, self.settings.place

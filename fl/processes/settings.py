@@ -11,7 +11,7 @@ from fl.errors import ConfigError
 from fl.nodes.apart.keys import KeyPair, load_keys, load_public
 from fl.nodes.apart.orders import Hello
 from fl.nodes.apart.wire import PROTOCOL
-from fl.run.apart import lab_digest
+from fl.run.apart.attendance import lab_digest
 from fl.run.config import RunConfig
 from fl.run.versions import package_version
 from hardware.lab.model import Lab, LabRadio, Role

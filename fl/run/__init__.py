@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fl.run.apart import NodesElsewhere
+    from fl.run.apart.attendance import NodesElsewhere
     from fl.run.config import RunConfig
     from fl.run.runner import RunResult, UplinkMetrics
 

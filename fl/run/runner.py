@@ -41,7 +41,8 @@ from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label
 from fl.privacy.statement import PrivacyStatement, delta_left, json_number, state_privacy
 from fl.random_streams import Stream, generator
-from fl.run.apart import NodesElsewhere, attending, make_apart_uplink
+from fl.run.apart.attendance import NodesElsewhere, attending
+from fl.run.apart.uplink import make_apart_uplink
 from fl.run.assemble import Parts, assemble, assemble_server
 from fl.run.config import RunConfig
 from fl.run.delta_split import split_delta

@@ -10,7 +10,6 @@ from hardware.counted.alignment import LARGEST_DRIFT_SAMPLES, SHARED_CLOCK_PPM, 
 from hardware.counted.arrival import ARRIVAL_SAMPLES, alignment_burst, find_burst
 from hardware.counted.radio import CountedRadio, Epoch
 from hardware.lab.clock import ClockMode
-from hardware.lab.model import Lab
 from hardware.lab.one_count import BurstSent, CountStatus, OneCount, ServerCount
 from hardware.radio.contract import Radio
 from hardware.radio.errors import CaptureError, HardwareError, RxOverflowError
@@ -44,7 +43,7 @@ class CountsApart(OneCount):
         counted.forget_losses()
         return ServerCount(counted.epoch, counted.now())
 
-    def look(self, lab: Lab, radio: Radio, server: ServerCount) -> CountStatus:
+    def look(self, clock: ClockMode, radio: Radio, server: ServerCount) -> CountStatus:
         """At the transmitter: is its count the server's?"""
         counted = _counted(radio)
         counted.recover()
@@ -53,7 +52,7 @@ class CountsApart(OneCount):
         if isinstance(held, DistantServer):
             held.epoch, held.at_sample = server.epoch, server.now_sample
         drift = 1e-6 * abs(counted.clock_ppm) * (server.now_sample - counted.aligned_at)
-        free = lab.clock_mode is ClockMode.FREE_RUNNING
+        free = clock is ClockMode.FREE_RUNNING
         astray = not counted.aligned or (free and drift > LARGEST_DRIFT_SAMPLES)
         return CountStatus(astray and not counted.parked, counted.unsent_samples, counted.queue_samples)
 
@@ -63,7 +62,7 @@ class CountsApart(OneCount):
         return BurstSent(counted.send_unaligned(alignment_burst(counted.settings.sample_rate_hz)), counted.epoch)
 
     def find(
-        self, lab: Lab, server: Radio, begin_sample: int, sent: BurstSent, queue_samples: int
+        self, clock: ClockMode, server: Radio, begin_sample: int, sent: BurstSent, queue_samples: int
     ) -> tuple[int, float]:
         """At the server: by how much its count is ahead of the sender's, and the sender's clock in ppm."""
         counted = _counted(server)
@@ -73,12 +72,12 @@ class CountsApart(OneCount):
                 f"a burst was not heard by '{server.name}' while aligning: is its sender on, in range and tuned to the "
                 "same frequency?"
             )
-        if lab.clock_mode is ClockMode.SHARED and abs(arrival.clock_ppm) > SHARED_CLOCK_PPM:
+        if clock is ClockMode.SHARED and abs(arrival.clock_ppm) > SHARED_CLOCK_PPM:
             raise HardwareError(
                 f"a sender is {arrival.clock_ppm:+.2f} ppm off '{server.name}': they share no clock; connect the "
                 "reference, or write clock = 'free-running' in the lab file"
             )
-        ppm = 0.0 if lab.clock_mode is ClockMode.SHARED else arrival.clock_ppm
+        ppm = 0.0 if clock is ClockMode.SHARED else arrival.clock_ppm
         return round(arrival.start_sample) - ARRIVAL_SAMPLES - sent.start_sample, ppm
 
     def take(self, radio: Radio, offset_samples: int, sent: BurstSent, server: ServerCount, clock_ppm: float) -> None:

@@ -2,12 +2,9 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from hardware.lab.clock import ClockMode
 from hardware.radio.contract import Radio
-
-if TYPE_CHECKING:
-    from hardware.lab.model import Lab
 
 Epoch = tuple[int, int]
 """Of a count: what was measured in another one is void."""
@@ -46,7 +43,7 @@ class OneCount(ABC):
         """At the server: its count, as it is now."""
 
     @abstractmethod
-    def look(self, lab: "Lab", radio: Radio, server: ServerCount) -> CountStatus:
+    def look(self, clock: ClockMode, radio: Radio, server: ServerCount) -> CountStatus:
         """At a transmitter: does it count as the server?"""
 
     @abstractmethod
@@ -55,7 +52,7 @@ class OneCount(ABC):
 
     @abstractmethod
     def find(
-        self, lab: "Lab", server: Radio, begin_sample: int, sent: BurstSent, queue_samples: int
+        self, clock: ClockMode, server: Radio, begin_sample: int, sent: BurstSent, queue_samples: int
     ) -> tuple[int, float]:
         """At the server: by how much its count is ahead of the sender's, and how fast the sender's clock is, in ppm."""
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fl.nodes.apart.switchboard import NodeState
-    from fl.run.apart import NodesElsewhere
+    from fl.run.apart.attendance import NodesElsewhere
     from fl.run.runner import RunResult, UplinkMetrics
 
 
@@ -117,7 +117,7 @@ def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
     """Where nodes are processes of their own: how they are reached. Says where it listens, and who is missing."""
     if not options.listen:
         return None
-    from fl.run.apart import NodesElsewhere
+    from fl.run.apart.attendance import NodesElsewhere
 
     missing: list[str] = []
 

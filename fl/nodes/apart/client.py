@@ -118,7 +118,7 @@ def _counted(message: LookAtCount | SendToBeFound | TakeCount, lab: Lab, radio: 
         raise PrivacyError(f"'{radio.name}' needs no alignment")
     match message:
         case LookAtCount(server):
-            return one_count.look(lab, radio, server)
+            return one_count.look(lab.clock_mode, radio, server)
         case SendToBeFound():
             return one_count.send(radio)
         case TakeCount(offset, sent, server, clock_ppm):

@@ -50,7 +50,7 @@ class ApartStage:
             begin = server.now()
             sent = self.switchboard.ask(name, SendToBeFound())
             try:
-                offset, ppm = one_count.find(lab, server, begin, sent, status.queue_samples)
+                offset, ppm = one_count.find(lab.clock_mode, server, begin, sent, status.queue_samples)
             except HardwareError as error:
                 raise type(error)(f"'{name}': {error}") from error
             self.switchboard.ask(name, TakeCount(offset, sent, one_count.server_count(server), ppm))

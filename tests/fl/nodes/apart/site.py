@@ -17,7 +17,7 @@ import tomli_w
 from fl.nodes.apart.keys import make_keys
 from fl.processes.node import run_node
 from fl.processes.settings import NodeSettings
-from fl.run.apart import NodesElsewhere
+from fl.run.apart.attendance import NodesElsewhere
 from fl.run.config import parse_config
 from fl.run.runner import RunResult, UplinkMetrics, run_experiment
 from hardware.lab.file import find_lab, load_lab

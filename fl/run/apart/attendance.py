@@ -1,4 +1,4 @@
-"""A run whose clients and jammer are processes elsewhere: who joins it, and the uplink over the server's own radio."""
+"""Who joins a run whose clients and jammer are processes elsewhere."""
 
 import hashlib
 import json
@@ -11,18 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import ConfigError
-from fl.learning.settings import LocalMode
 from fl.nodes.apart.keys import load_keys, public_keys
 from fl.nodes.apart.switchboard import Expected, NodeState, Switchboard, TimeLimits
-from fl.nodes.apart.uplink import ApartUplink
-from fl.nodes.calibrated import CalibrationCheck
 from fl.nodes.radio_uplink import cast_of
-from fl.run.assemble import Onlooker, OpenUplink, air_format, radio_rules, transmitters_of
 from fl.run.config import Record, RunConfig
 from fl.run.inputs import resolved_lab
-from fl.uplink.contract import Uplink
 from hardware.lab.model import Lab
-from hardware.lab.opened import open_radio
 
 Said = Callable[[Sequence[NodeState]], None]
 
@@ -77,39 +71,3 @@ def attending(config: RunConfig, elsewhere: NodesElsewhere) -> Iterator[Attendan
         if len(coordinates) != 1:
             raise ConfigError(f"clients have models of {sorted(coordinates)} coordinates: expected the same of all")
         yield Attendance(switchboard, lab, sizes, coordinates.pop())
-
-
-def make_apart_uplink(
-    config: RunConfig, attendance: Attendance, calibration: CalibrationCheck | None, coordinates: int
-) -> OpenUplink:
-    """The uplink over the server's own radio; nodes that have joined are part of it."""
-    lab, sizes = attendance.lab, attendance.sizes
-    if coordinates != attendance.coordinates:
-        raise ConfigError(
-            f"the server's model has {coordinates} coordinates, that of the clients {attendance.coordinates}: their "
-            "data must have the same features"
-        )
-    air = air_format(config, lab, coordinates)
-    if calibration is not None:
-        air = calibration.applied_to(air, transmitters_of(lab, config.jammer.role))
-
-    @contextmanager
-    def opened(onlooker: Onlooker) -> Iterator[Uplink]:
-        with open_radio(lab, lab.ps.name) as radios:
-            uplink = ApartUplink(
-                radios,
-                air,
-                sizes,
-                config.privacy.clip_norm,
-                radio_rules(config, sizes),
-                attendance.switchboard,
-                record_bounded=config.local.mode is LocalMode.RECORD,
-                check_noise=(lambda noise: None) if calibration is None else calibration.check_silence,
-            )
-            onlooker.attach_coordinator(uplink.coordinator)
-            try:
-                yield uplink
-            finally:
-                uplink.leave()
-
-    return opened
