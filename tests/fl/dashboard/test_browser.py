@@ -195,7 +195,7 @@ def live_run(folder: Path, config: str, *changes: str) -> Iterator[tuple["subpro
     settings = [part for change in changes for part in ("--set", change)]
     command = [sys.executable, "-c", START, "run", config, *settings, "--out", str(folder), "--json", "--live"]
     with subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"],
+        [*command, "--live-at", "127.0.0.1:0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -371,7 +371,12 @@ def test_refused_before_a_radio_is_opened(refused: Callable[..., None], override
 
 
 def test_an_unknown_backend_by_its_option(refused: Callable[..., None]) -> None:
-    refused("loopback", "--backend", "pluot", parts=("backend 'pluot' is not one of gnuradio, loopback, pluto",))
+    refused(
+        "loopback",
+        "--backend",
+        "pluot",
+        parts=("backend 'pluot' is not one of gnuradio, loopback, loopback-served, pluto",),
+    )
 
 
 def lab_file(path: Path, **changes: Any) -> Path:
