@@ -1,4 +1,4 @@
-"""Take part in a run as a client or as the jammer, beside one radio of a lab. The server is `airdp run` with `--listen`.
+"""Take part in a run as a client or the jammer, beside one radio of a lab. The server is `airdp run` with `--listen`.
 
 A client trains on its own data, which never leaves this process, sends over its own radio, and keeps a ledger of its
 own in --state. It sends nothing without a row of the server's ledger that it has checked, and nothing beyond its own
