@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zmq
 
-from hardware.lab.file import find_lab
+from hardware.lab.file import find_lab, parse_lab
 from hardware.lab.opened import open_lab, open_radio
 from hardware.radio.errors import HardwareError, LateError, RadioTimeoutError
 from hardware.virtual.served.radio import AirPort, ServedRadio
@@ -20,7 +20,9 @@ HISTORY = 1 << 22
 
 @pytest.fixture
 def served() -> Iterator[ServedAir]:
-    with ServedAir(find_lab("loopback"), seed=1) as air:
+    tables = find_lab("loopback").to_tables()
+    tables["medium"] |= {"fading": "static", "noise_var_complex": 1e-6}
+    with ServedAir(parse_lab(tables), seed=1) as air:
         yield air
 
 
