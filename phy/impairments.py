@@ -33,19 +33,27 @@ def rotate(
         return samples
     _require_finite("cfo_cycles_per_sample", cfo_cycles_per_sample)
     _require_finite("phase_rad", phase_rad)
-    return samples * _phasors(samples.shape[-1], cfo_cycles_per_sample, int(start_sample), phase_rad)
+    from phy.compute.kernels import turn
+
+    count = samples.shape[-1]
+    fine, coarse = _phasors(count, cfo_cycles_per_sample, int(start_sample), phase_rad)
+    turned = np.empty(samples.shape, np.complex64)
+    rows = np.ascontiguousarray(samples, np.complex64).reshape(-1, count)
+    for row, out in zip(rows, turned.reshape(-1, count), strict=True):
+        turn(row, fine, coarse, out)
+    return turned
 
 
-def _phasors(count: int, cycles_per_sample: float, start_sample: int, phase_rad: float) -> NDArray[np.complex64]:
-    # exp of n values costs more than all else: exp(a + b) = exp(a) exp(b) needs only n / block + block of them.
+def _phasors(
+    count: int, cycles_per_sample: float, start_sample: int, phase_rad: float
+) -> tuple[NDArray[np.complex64], NDArray[np.complex64]]:
+    """Within a block, and of each block: exp of n values costs more than all else, and exp(a + b) = exp(a) exp(b)."""
     numerator, denominator = float(cycles_per_sample).as_integer_ratio()
     start_turns = (numerator * start_sample) % denominator / denominator + phase_rad / (2.0 * math.pi)
     block = _ROTATION_BLOCK if count > 4 * _ROTATION_BLOCK else _SHORT_ROTATION_BLOCK
     block_turns = start_turns + np.remainder(cycles_per_sample * block * np.arange(-(-count // block)), 1.0)
     fine = np.exp(2j * np.pi * cycles_per_sample * np.arange(block)).astype(np.complex64)
-    coarse = np.exp(2j * np.pi * block_turns).astype(np.complex64)
-    phasors: NDArray[np.complex64] = coarse[:, None] * fine
-    return phasors.reshape(-1)[:count]
+    return fine, np.exp(2j * np.pi * block_turns).astype(np.complex64)
 
 
 def fractional_delay(samples: NDArray[np.complex64], delay_samples: float) -> Shifted:
@@ -86,26 +94,29 @@ def apply_taps(
     return out
 
 
-def resample_clock(samples: NDArray[np.complex64], offset_ppm: float, start_sample: int) -> Shifted:
+def resample_clock(
+    samples: NDArray[np.complex64], offset_ppm: float, start_sample: int, delay_samples: float = 0.0
+) -> Shifted:
     """Sampling-clock offset: the sender's clock is `offset_ppm` faster than that of the receiver who counts samples.
 
     Both counters are zero at the same instant. With delta = ppm 1e-6 the receiver's sample m shows the sender's instant
     m (1 + delta): y[m] = x(m (1 + delta) - start), `start_sample` being the sender's index of x[0]. The result's first
     sample has the receiver's index start_sample + offset, so the drift since zero is in `offset` and in the fraction.
+    delay_samples: of the receiver, by which y is later besides; with an offset it costs nothing.
     """
     if offset_ppm == 0.0:
-        return Shifted(samples, 0)
+        return fractional_delay(samples, delay_samples)
     if not (math.isfinite(offset_ppm) and abs(offset_ppm) <= 1e4):
         raise SignalError("offset_ppm", offset_ppm, "a number within +-10,000", "Crystals are within +-100 ppm.")
-    delta = offset_ppm * 1e-6
-    start = int(start_sample)
+    if not (math.isfinite(delay_samples) and delay_samples >= 0.0):
+        raise SignalError("delay_samples", delay_samples, "a finite number >= 0", "Shift the time origin.")
+    delta, start = offset_ppm * 1e-6, int(start_sample)
     # Everything is relative to start_sample: large counters would eat the fraction's digits.
-    drift = start * delta
+    drift = start * delta - delay_samples * (1.0 + delta)
     first = math.ceil((-drift - KERNEL_TAPS // 2) / (1.0 + delta))
     last = math.floor((samples.shape[-1] - 1 - drift + KERNEL_TAPS // 2) / (1.0 + delta))
-    index = np.arange(first, last + 1)
-    positions = index + (delta * index + drift)
-    return Shifted(interpolate(samples, positions), first)
+    values = interpolate(samples, first + (delta * first + drift), delta, last + 1 - first)
+    return Shifted(values, first)
 
 
 def phase_noise(count: int, std_rad_per_sqrt_sample: float | None, rng: np.random.Generator) -> NDArray[np.complex64]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fl.bench.clocks import clocks
 from fl.bench.gnuradio_side import missing_gnuradio
 from fl.bench.live_page import live_page
 from fl.bench.local_round import local_round
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "radio-uplink": Benchmark(radio_uplink),
     "radio-uplink-multipath": Benchmark(radio_uplink_multipath),
     "live-page": Benchmark(live_page),
+    "free-clocks": Benchmark(clocks),
     "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
     "modem": Benchmark(modem, missing_gnuradio),
     "sync": Benchmark(sync, missing_gnuradio),

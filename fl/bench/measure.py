@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -41,29 +41,6 @@ class Measurement:
         return {**data.pop("facts"), **data}
 
 
-def compare(
-    ours: Callable[[], object],
-    other: Callable[[], object],
-    repeats: int,
-    before: Callable[[], object] = lambda: None,
-    **about: Any,
-) -> Measurement:
-    """Time both once to warm up, then in alternation; `before` is called ahead of each pair and not timed."""
-    pairs: list[tuple[float, float]] = []
-    for number in range(repeats + 1):
-        before()
-        pair = (_seconds(ours), _seconds(other))
-        if number:
-            pairs.append(pair)
-    return Measurement.of(pairs, **about)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 @dataclass(frozen=True)
 class Seconds:
     """By the clock on the wall and by the processor's, all threads together."""
@@ -79,3 +56,38 @@ class Seconds:
     def since(self, before: "Seconds") -> "Seconds":
         """What has passed."""
         return Seconds(self.wall - before.wall, self.cpu - before.cpu)
+
+
+def compare(
+    ours: Callable[[], object],
+    other: Callable[[], object],
+    repeats: int,
+    before: Callable[[], object] = lambda: None,
+    facts: Mapping[str, Any] | None = None,
+    *,
+    one_thread: bool = False,
+    **about: Any,
+) -> Measurement:
+    """Time both once to warm up, then in alternation; `before` is called ahead of each pair and not timed.
+
+    one_thread: both sides have one. Then the processor's time is what is compared, because on a busy machine the wall
+    clock says who had to wait; its ratio is among the facts.
+    """
+    pairs: list[tuple[Seconds, Seconds]] = []
+    for number in range(repeats + 1):
+        before()
+        pair = (_seconds(ours), _seconds(other))
+        if number:
+            pairs.append(pair)
+    walls = [(own.wall, theirs.wall) for own, theirs in pairs]
+    if not one_thread:
+        return Measurement.of(walls, facts=dict(facts or {}), **about)
+    ratio_wall = statistics.median(own / theirs for own, theirs in walls)
+    processor = [(own.cpu, theirs.cpu) for own, theirs in pairs]
+    return Measurement.of(processor, facts={"ratio_wall": ratio_wall, **(facts or {})}, **about)
+
+
+def _seconds(work: Callable[[], object]) -> Seconds:
+    started = Seconds.now()
+    work()
+    return Seconds.now().since(started)

@@ -124,8 +124,9 @@ def _against_its_ffts(
             # Tens of milliseconds each: more pairs make the median steady.
             8 * repeats,
             before=lambda: plans.__setitem__(0, work.plan()),
+            one_thread=True,
             workload=f"50 clients, d = 155,830, {channels}, noise: whitening, precoding, OFDM, air, receiver, "
-            "accounting",
+            "accounting; processor time",
             reference=f"its {work.clients + 1} x {symbols} FFTs of {size} points, scipy.fft, complex64, one worker",
             facts=facts_of(work, repeats),
         )

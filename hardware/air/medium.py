@@ -31,7 +31,7 @@ from hardware.air.noise import Oscillator, Purpose, Randomness, ThermalNoise
 from hardware.lab.clock import ClockMode
 from hardware.radio.errors import HardwareError, LateError, RxOverflowError
 from hardware.radio.settings import RadioSettings
-from phy.impairments import fractional_delay, resample_clock, rotate
+from phy.impairments import resample_clock, rotate
 
 # What a receiver will hear is kept in pages of this many samples, made when the first burst touches them. OpenBLAS
 # gives vectors of more than 10,000 to several threads, which takes longer than the work itself: a page stays below.
@@ -324,9 +324,8 @@ def _shift(
     samples: NDArray[np.complex64], start_sample: int, drift_ppm: float, delay_samples: float
 ) -> tuple[NDArray[np.complex64], int]:
     """Samples as they come out of a delay at a receiver's clock, and the receiver's index of the first of them."""
-    samples, drifted = resample_clock(samples, drift_ppm, start_sample)
-    samples, delayed = fractional_delay(samples, delay_samples)
-    return samples, start_sample + drifted + delayed
+    samples, offset = resample_clock(samples, drift_ppm, start_sample, delay_samples)
+    return samples, start_sample + offset
 
 
 def _add(receiver: _Station, start_sample: int, samples: NDArray[np.complex64], gain: complex) -> None:

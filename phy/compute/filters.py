@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from phy.compute.transforms import row_blocks, transform_of
 
-# Rows are about so many times as long as the filter.
-_ROW = 7.5
+# Rows are so many times as long as the filter, up to a length that FFTW still does well, and half of it in any case.
+_ROW, _LONG_ROW = 7.5, 8192
 
 
 class LongFilter:
@@ -16,7 +16,8 @@ class LongFilter:
 
     def __init__(self, taps: NDArray[np.complex64]) -> None:
         # Fifteen times a power of two: FFTW takes two thirds of the time for it that the nearest powers of two need.
-        self._size = 15 * 2 ** max(0, math.ceil(math.log2(max(taps.size - 1, 1) * _ROW / 15.0)))
+        size = 15 * 2 ** max(0, math.ceil(math.log2(max(taps.size - 1, 1) * _ROW / 15.0)))
+        self._size = size // 2 if size > _LONG_ROW else size
         self._overlap = taps.size - 1
         transform = transform_of(1, self._size, forward=True)
         transform.source[:] = 0.0

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Columns that are mixed at once: all rows of them stay in the first-level cache.
 _COLUMNS = 512
+# Where the taps of a filter on complex samples are, as floats.
+_TAP = tuple(np.uintp(2 * tap) for tap in range(8))
 
 
 def _compiled(function: Function) -> Function:
-    # Nothing that changes a sum's order: results are those of plain loops, on every processor.
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    # Products and sums may be one instruction; a sum's order is kept.
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     try:
         made: Function = numba.njit(cache=True, **options)(function)
     except RuntimeError:
@@ -178,3 +180,72 @@ def climb(channel: NDArray[np.complex64], subcarriers: NDArray[np.int64], size: 
             step = slope / curvature * size / (2.0 * math.pi)
             delay -= min(max(step, -0.25), 0.25)
     return delay
+
+
+@_compiled
+def _filter_eight(
+    x: NDArray[np.float32], weights: NDArray[np.float32], value: NDArray[np.float32], slope: NDArray[np.float32]
+) -> None:
+    """Add eight taps of two filters (2, 8) at once; x is complex, two floats each."""
+    w0, w1, w2, w3, w4, w5, w6, w7 = weights[0]
+    v0, v1, v2, v3, v4, v5, v6, v7 = weights[1]
+    # Unsigned: an index that might be negative is looked at each time.
+    for n in range(np.uintp(value.size)):
+        x0, x1, x2, x3 = x[n], x[n + _TAP[1]], x[n + _TAP[2]], x[n + _TAP[3]]
+        x4, x5, x6, x7 = x[n + _TAP[4]], x[n + _TAP[5]], x[n + _TAP[6]], x[n + _TAP[7]]
+        value[n] += w0 * x0 + w1 * x1 + w2 * x2 + w3 * x3 + w4 * x4 + w5 * x5 + w6 * x6 + w7 * x7
+        slope[n] += v0 * x0 + v1 * x1 + v2 * x2 + v3 * x3 + v4 * x4 + v5 * x5 + v6 * x6 + v7 * x7
+
+
+@_compiled
+def _tangent(value: Any, slope: Any, along: Any, beyond: np.float32, out: Any) -> None:
+    for n in range(out.size):
+        out[n] = value[n] + (along[n] + beyond) * slope[n]
+
+
+@_compiled
+def resample(
+    x: NDArray[np.float32], table: NDArray[np.float32], first: float, delta: float, block: int, out: NDArray[np.float32]
+) -> None:
+    """Values at positions first + n (1 + delta) of x, n = 0, 1 ... Complex numbers are two floats each.
+
+    table (P + 1, 2, taps): an interpolation filter for the fractions 0, 1/P ... 1, and its derivative; position 0 is
+    that of its first tap. Within a block the fraction changes so little that its filter and tangent stand for it.
+    """
+    phases, taps = table.shape[0] - 1, table.shape[2]
+    along = np.empty(2 * block, np.float32)
+    value, slope = np.empty_like(along), np.empty_like(along)
+    middle = 0.5 * (block - 1) * delta
+    for n in range(block):
+        along[2 * n] = along[2 * n + 1] = np.float32(n * delta - middle)
+    count = out.size // 2
+    for start in range(0, count, block):
+        wide = 2 * min(block, count - start)
+        position = first + start + (start * delta + middle)
+        whole = math.floor(position)
+        phase = int((position - whole) * phases + 0.5)
+        beyond = np.float32(position - whole - phase / phases)
+        value[:], slope[:] = np.float32(0), np.float32(0)
+        for tap in range(0, taps, 8):
+            _filter_eight(x[2 * (whole + tap) :], table[phase, :, tap : tap + 8], value[:wide], slope[:wide])
+        _tangent(value[:wide], slope[:wide], along[:wide], beyond, out[2 * start : 2 * start + wide])
+
+
+@_compiled
+def _turn(samples: Any, fine: Any, coarse: Any, out: Any) -> None:
+    for n in range(out.size):
+        out[n] = samples[n] * (fine[n] * coarse)
+
+
+@_compiled
+def turn(
+    samples: NDArray[np.complex64],
+    fine: NDArray[np.complex64],
+    coarse: NDArray[np.complex64],
+    out: NDArray[np.complex64],
+) -> None:
+    """out[n] = samples[n] fine[n mod B] coarse[n div B], B being the length of `fine`."""
+    for block in range(coarse.size):
+        start = block * fine.size
+        stop = min(start + fine.size, out.size)
+        _turn(samples[start:stop], fine[: stop - start], coarse[block], out[start:stop])

@@ -151,7 +151,8 @@ def test_clock_offset_is_the_same_for_a_stream_in_pieces() -> None:
         part, offset = resample_clock(SAMPLES[begin:end], ppm, start + begin)
         at = begin + offset - first
         together[at : at + part.size] += part
-    np.testing.assert_allclose(together, whole, atol=1e-6)
+    # Tangents are taken at other places.
+    np.testing.assert_allclose(together, whole, atol=1e-5)
 
 
 def test_phase_noise_is_a_random_walk_of_the_given_step() -> None:

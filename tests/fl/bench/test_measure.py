@@ -46,6 +46,16 @@ def test_medians_and_spread_are_of_pairs_and_the_first_pair_is_warm_up(
     assert (measured.ratio_min, measured.ratio_max) == (pytest.approx(0.1), pytest.approx(0.9))
 
 
+def test_work_of_one_thread_is_compared_by_processor_time(
+    clock: Callable[..., Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours takes a second on the wall and all of it on the processor, the other four and half of them."""
+    used = itertools.count()
+    monkeypatch.setattr(measure.time, "process_time", lambda: [0.0, 1.0, 1.0, 3.0][next(used) % 4])
+    said = compare(clock(1.0), clock(4.0), 3, **ABOUT, one_thread=True).to_json()
+    assert (said["ours_s"], said["reference_s"], said["ratio"], said["ratio_wall"]) == (1.0, 2.0, 0.5, 0.25)
+
+
 def test_the_two_alternate() -> None:
     order: list[str] = []
     compare(lambda: order.append("ours"), lambda: order.append("other"), 3, **ABOUT)
