@@ -17,18 +17,26 @@ import tomli_w
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from fl.errors import ConfigError
-from fl.import_path import ImportPath, portable
+from fl.import_path import ImportPath, check_import_path, portable
 from fl.learning.settings import InputShape, LocalMode, LocalSettings, OptimiserName
 from fl.privacy.accountant import Accountant
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.ranges import Count, Decibels, Epsilon, NotNegative, Positive, Scale
+from fl.tracking.tracker import SHIPPED
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, BaselineBudget, PowerControl, Rescale
 from hardware.foundation.sections import Section, as_tuple, choice, explain, nearest
 from hardware.foundation.tables import differing_keys
 
-NOT_COUNTED = frozenset({"description", "local.workers", "radio.calibration", "radio.record", "radio.record_sent"})
+NOT_COUNTED = frozenset(
+    {"description", "local.workers", "radio.calibration", "radio.record", "radio.record_sent", "tracking"}
+)
 """Keys that no result depends on. Of a calibration the content counts (`fl.run.inputs`), wherever its file lies."""
+
+
+def _tracker(value: str) -> str:
+    """A name that ships, or an import path."""
+    return value if value in SHIPPED else check_import_path(value)
 
 
 TORCHVISION = "torchvision:"
@@ -289,6 +297,18 @@ class AuditConfig(Section):
     model then learns without these records. For `local.mode = "record"`."""
 
 
+class TrackingConfig(Section):
+    """[tracking] Experiment trackers that are told about the run as it goes on. No result depends on them."""
+
+    to: list[Annotated[str, AfterValidator(_tracker)]] = Field(default_factory=list)
+    """Each `tensorboard`, `mlflow`, `wandb` (offline), or an import path `package.module:Class` of a `Tracker`
+    (`fl/tracking/tracker.py`)."""
+    metrics: Literal["public", "all"] = "public"
+    """Which of an uplink's metrics they get. `public`: what follows from config, ledger, released model and test data;
+    `all`: also training loss, norms, counts and the error budget, which are computed from clients' data and which no
+    epsilon covers."""
+
+
 class RunConfig(Section):
     """A whole run."""
 
@@ -310,6 +330,7 @@ class RunConfig(Section):
     jammer: JammerConfig = JammerConfig()
     privacy: PrivacyConfig = PrivacyConfig()
     audit: AuditConfig = AuditConfig()
+    tracking: TrackingConfig = TrackingConfig()
 
     @property
     def label(self) -> Label:

@@ -49,6 +49,7 @@ from fl.run.delta_split import split_delta
 from fl.run.folder import ALLOCATION, Checkpoint, RunFolder, created, is_unused, locked
 from fl.run.journal import RunJournal, journal_of
 from fl.run.versions import versions
+from fl.tracking.tracker import Tracked, flattened, make_trackers, tracking
 from fl.uplink.attempts import attempt_uplink
 from fl.uplink.contract import Aggregate, UnprotectedError, Updates, Uplink, UplinkPlan
 from fl.uplink.liu_simeone import Allocation
@@ -169,6 +170,7 @@ def run_experiment(
     fresh = is_unused(out)
     if not fresh:
         _check_same_run(folder, config, resume=resume)
+    trackers = make_trackers(config.tracking.to)
     with ExitStack() as stack:
         parts = _parts(config, elsewhere, stack)
         if not fresh:
@@ -182,10 +184,26 @@ def run_experiment(
         if fresh:
             _create(folder, config, parts, uplink.view)
             stack.enter_context(locked(folder))
-        say = on_uplink or (lambda metrics: None)
+        told = stack.enter_context(
+            tracking(trackers, _tracked(folder, config, uplink), everything=config.tracking.metrics == "all")
+        )
+
+        def say(metrics: UplinkMetrics) -> None:
+            told.uplink(asdict(metrics))
+            if on_uplink is not None:
+                on_uplink(metrics)
+
         going = _Run(folder, config, parts, uplink, workforce, journal, say, resumed=not fresh)
         with going.ledger:
-            return going.go()
+            result = going.go()
+        told.finish(result.status, {"accuracy": result.accuracy, "test_loss": result.test_loss})
+        return result
+
+
+def _tracked(folder: RunFolder, config: RunConfig, uplink: Uplink) -> Tracked:
+    """What trackers are told of a run; an epsilon needs all of [privacy], its label and its view beside it."""
+    settings = {**flattened(config.model_dump(mode="json")), "label": config.label.value, "view": uplink.view.value}
+    return Tracked(config.name, folder.path, settings)
 
 
 def _parts(config: RunConfig, elsewhere: NodesElsewhere | None, stack: ExitStack) -> Parts:
