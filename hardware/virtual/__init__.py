@@ -1,8 +1,8 @@
 """Virtual devices: servers that vendors' own drivers take for hardware, their antennas in the simulated air.
 
-`iiod` is the Pluto. What they share: `shared_time` has the radios at one sample rate and the steps of their time,
-`antennas` all radios of a lab under one lock, `pace` drives time by the wall clock, and `process` has a server in a
-process of its own (`python -m hardware.virtual`).
+`iiod` is the Pluto, `usrp2` the USRP N210. What they share: `addresses` are those of loopback, `shared_time` has the
+radios at one sample rate and the steps of their time, `antennas` all radios of a lab under one lock, `pace` drives time
+by the wall clock, and `process` has a server in a process of its own (`python -m hardware.virtual`).
 
 * Radios of different sample rates hear each other where their kind says so (`Antennas`), and then whatever of their
   bands overlaps; otherwise those within half the receiver's bandwidth. A difference of their frequencies is a carrier

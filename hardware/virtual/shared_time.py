@@ -159,6 +159,22 @@ class SharedTime(Generic[AntennaT]):
                 return
             self._step(min(*self._block_ends(), self._next_multiple(), self._due))
 
+    def next_end(self) -> float | None:
+        """Where the next step must end, in samples of an exact clock; None where no stream is open."""
+        ends = list(self._block_ends())
+        return min(*ends, self._next_multiple()) if ends else None
+
+    def advance(self, end: float) -> None:
+        """Advance to `end`, which is no later than `next_end`, whether streams are ready or not. Never goes back."""
+        if end <= self._time:
+            return
+        if self.busy:
+            self._step(end)
+        else:
+            self._move(end)
+            self._set_counters()
+        self._due = max(self._due, self._time)
+
     def _block_ends(self) -> Iterator[float]:
         for radio in self.radios:
             ratio = self.medium.clock_ratio(radio.name)

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", metavar="NAME", help="whose virtual radios (default: the lab's own where it has any, or the first)"
     )
+    parser.add_argument("--as", dest="kind", metavar="KIND", help="the same by the name of the real radios' backend")
     parser.add_argument("--port", type=int, metavar="P", help="of all radios (default: that of real ones)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the simulated air (default 1)")
     parser.add_argument("--paced", action="store_true", help="let time follow the wall clock")
@@ -39,7 +40,7 @@ def call(options: argparse.Namespace) -> int:
     from hardware.lab.file import find_lab
 
     lab = find_lab(options.lab)
-    emulate = _emulating(lab, options.backend).emulate
+    emulate = _emulating(lab, options.backend, options.kind).emulate
     if emulate is None:
         raise ConfigError(f"--backend {options.backend} has no virtual radios to serve")
     try:
@@ -63,14 +64,26 @@ def call(options: argparse.Namespace) -> int:
     return 0
 
 
-def _emulating(lab: "Lab", name: str | None) -> "Backend":
-    """The backend that serves."""
+def _emulating(lab: "Lab", name: str | None, kind: str | None) -> "Backend":
+    """The backend that serves: the one that is named, or of the kind of device that is, or the lab's own."""
     from hardware.lab.registry import find_backend, registry
 
+    if name is not None and kind is not None:
+        raise ConfigError("--backend and --as both say whose virtual radios: give one of them")
     if name is not None:
         return find_backend(name)
-    others = (backend for backend in registry().backends.values() if backend.emulate is not None)
-    return lab.backend if lab.backend.emulate is not None else next(others, lab.backend)
+    serving = [backend for backend in registry().backends.values() if backend.emulate is not None]
+    if kind is not None:
+        return _of_kind(kind, serving)
+    return lab.backend if lab.backend in serving else next(iter(serving), lab.backend)
+
+
+def _of_kind(kind: str, serving: "list[Backend]") -> "Backend":
+    """A virtual device has the name of the real one's backend, and says that it is virtual."""
+    kinds = {backend.name.removesuffix("-virtual"): backend for backend in serving}
+    if kind not in kinds:
+        raise ConfigError(f"--as {kind}: there are virtual devices of the kinds {', '.join(kinds)}")
+    return kinds[kind]
 
 
 def _watch(emulator: "Emulation") -> None:

@@ -1,12 +1,9 @@
 """Listens for clients: one loopback address for each radio of a lab, one thread for each connection."""
 
-import ipaddress
-import os
 import selectors
 import socket
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -15,6 +12,7 @@ from hardware.lab.emulation import RadioStatus
 from hardware.lab.model import Lab
 from hardware.pluto.settings import IIOD_PORT
 from hardware.radio.errors import HardwareError
+from hardware.virtual.addresses import bases
 from hardware.virtual.iiod.attributes import Device, context_xml
 from hardware.virtual.iiod.connection import Connection
 from hardware.virtual.iiod.devices.pluto import devices
@@ -25,9 +23,6 @@ from hardware.virtual.pace import Pace
 
 MOST_CONNECTIONS = 64
 """Of one radio at a time; further ones are closed at once."""
-# Blocks 127.64.0.0/24 to 127.127.255.0/24 are tried, beginning at one that depends on the process.
-_FIRST_BLOCK, _BLOCKS = 64 << 8, 64 << 8
-_TRIES = 256
 
 
 class _Port:
@@ -187,7 +182,7 @@ class Emulator:
 def _listen(host_base: str | None, port: int, count: int, stack: ExitStack) -> tuple[list[str], list[socket.socket]]:
     """Addresses and listening sockets for `count` radios, which the stack closes."""
     problem: OSError | None = None
-    for base in _bases(host_base):
+    for base in bases(host_base):
         hosts = [str(base + number + 1) for number in range(count)]
         with ExitStack() as attempt:
             try:
@@ -198,19 +193,6 @@ def _listen(host_base: str | None, port: int, count: int, stack: ExitStack) -> t
             stack.push(attempt.pop_all())
             return hosts, listeners
     raise HardwareError(f"cannot listen on port {port}: {problem}; choose another port or address")
-
-
-def _bases(host_base: str | None) -> Iterator[ipaddress.IPv4Address]:
-    if host_base is not None:
-        try:
-            yield ipaddress.IPv4Address(host_base)
-        except ValueError as error:
-            raise HardwareError(f"host_base is '{host_base}': expected an address such as 127.20.0.0") from error
-        return
-    first = os.getpid() * 37 + time.monotonic_ns() % 1009
-    for number in range(_TRIES):
-        block = _FIRST_BLOCK + (first + number) % _BLOCKS
-        yield ipaddress.IPv4Address((127 << 24) | (block << 8))
 
 
 def _listener(host: str, port: int) -> socket.socket:

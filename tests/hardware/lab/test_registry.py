@@ -38,13 +38,13 @@ def problems_of(folder: Path) -> tuple[str, ...]:
     """Of what is installed there; all else can be used."""
     with on_the_path(folder):
         found = registry()
-        assert list(found.backends) == ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp"]
+        assert list(found.backends) == ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp", "usrp-virtual"]
         find_lab("loopback")
         return found.problems
 
 
 def test_rooms_enter_themselves() -> None:
-    assert list(registry().backends) == ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp"]
+    assert list(registry().backends) == ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp", "usrp-virtual"]
     assert registry().problems == ()
     assert sorted(registry().sections) == ["gnuradio", "medium", "pluto", "usrp"]
 

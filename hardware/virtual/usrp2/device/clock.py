@@ -1,0 +1,77 @@
+"""The time of a radio in ticks, and what is set at its next pulse per second.
+
+A radio counts ticks of its own crystal from when all radios were switched on. Its time is that count plus an offset.
+"""
+
+import math
+
+from hardware.virtual.usrp2.device.registers import TICKS_PER_S
+
+_MASK = (1 << 64) - 1
+
+
+class Clock:
+    """count: ticks that have passed, moved from outside in steps of `step`. ratio: ticks per tick of an exact clock.
+
+    The pulses of all radios come from one source, at whole seconds of an exact clock. has_pulse: whether they arrive.
+    """
+
+    def __init__(self, ratio: float) -> None:
+        self.count = 0
+        self.step = 1
+        self.ratio = ratio
+        self.offset = 0
+        self.has_pulse = True
+        self._waiting: tuple[int, int] | None = None
+        self._last_pulse = 0
+
+    @property
+    def now(self) -> int:
+        """The time."""
+        return (self.count + self.offset) & _MASK
+
+    def count_at(self, time: int) -> int:
+        """The count at which the time is `time`, as it is set now."""
+        return time - self.offset
+
+    def set_now(self, time: int) -> None:
+        """From now on."""
+        self.offset = time - self.count
+
+    def set_at_next_pulse(self, time: int) -> None:
+        """The pulse after this moment has that time."""
+        self._waiting = (self._pulse_after(self.count), time)
+
+    @property
+    def next_event(self) -> int | None:
+        """The count at which the time will be set, where it will."""
+        return None if self._waiting is None or not self.has_pulse else self._waiting[0]
+
+    def move(self, count: int) -> None:
+        """Let ticks pass; no pulse that sets the time may be further behind than this call."""
+        self.count = count
+        if not self.has_pulse:
+            return
+        if self._waiting is not None and count >= self._waiting[0]:
+            pulse, time = self._waiting
+            self.offset, self._waiting = time - pulse, None
+        self._last_pulse = self._pulse_before(count)
+
+    @property
+    def last_pulse(self) -> int:
+        """Time of the last pulse that arrived."""
+        return (self._last_pulse + self.offset) & _MASK
+
+    def _pulse_before(self, count: int) -> int:
+        second = math.floor(count / (TICKS_PER_S * self.ratio))
+        pulse = self._pulse(second)
+        return pulse if pulse <= count else self._pulse(second - 1)
+
+    def _pulse_after(self, count: int) -> int:
+        second = math.floor(count / (TICKS_PER_S * self.ratio)) + 1
+        pulse = self._pulse(second)
+        return pulse if pulse > count else self._pulse(second + 1)
+
+    def _pulse(self, second: int) -> int:
+        # A whole number of ticks where the crystal is exact, without a detour through floating point.
+        return second * TICKS_PER_S if self.ratio == 1.0 else math.ceil(second * TICKS_PER_S * self.ratio)
