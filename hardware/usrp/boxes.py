@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hardware.lab.model import Lab
-from hardware.radio.errors import HardwareError
+from hardware.radio.errors import HardwareError, RadioTimeoutError
 from hardware.usrp.device import UsrpDevice
 from hardware.usrp.settings import UsrpBox, UsrpSettings, usrp_of
 from hardware.usrp.timing import (
@@ -60,7 +60,11 @@ class Boxes:
 
     def reopen(self, name: str) -> UsrpDevice:
         """Open a box that has failed again, and give it the time of one that has not."""
-        self.devices[name].close()
+        old = self.devices[name]
+        if not old.answers():
+            # Its connection is kept: libuhd would hand it out again for the same box.
+            raise RadioTimeoutError(f"{name} at {old.address} cannot be reached any more ({old.failure}): is it on?")
+        old.close()
         device = self._open(name)
         self.devices[name] = device
         others = [other for other in self.devices.values() if other is not device and other.usable]

@@ -4,6 +4,7 @@ libuhd raises RuntimeError for everything, after 0.5 s where a box does not answ
 answer to one question for that to the next: a device that has failed is not asked again, but opened anew.
 """
 
+import ctypes
 import threading
 import time
 from collections.abc import Callable
@@ -120,9 +121,19 @@ class UsrpDevice:
 
         return self.ask("reading its sensors", read)
 
+    def answers(self) -> bool:
+        """Whether the box is there, whatever has become of the connection."""
+        return bool(self.uhd.find(self.address))
+
     def close(self) -> None:
-        """Let it go. A second call does nothing."""
+        """Let it go. A second call does nothing.
+
+        libuhd says goodbye to the box, and ends the whole process where that is not there any more: then the connection
+        is kept until the end.
+        """
         with self._lock:
+            if self._usrp is not None and self._failure and not self.answers():
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._usrp))
             self._usrp = None
 
 
