@@ -187,25 +187,23 @@ class BurstStream:
     def _settle(self, event: str, at: int | None) -> None:
         """One message. at: the box's sample when it was sent."""
         with self._changed:
-            burst = self._ended_by(at) if event == "burst_ack" else self._hit_by(event, at)
-            if burst is None:
-                # One that was given up, or the second message about the same one.
-                return
-            self._unsettled.remove(burst)
-            error = _error(self.name, event, burst.start)
-            if error is not None:
-                self._errors.append(error)
+            # None where it was given up, or where this is the second message about the same one.
+            for burst in self._ended_by(at) if event == "burst_ack" else self._hit_by(event, at):
+                self._unsettled.remove(burst)
+                error = _error(self.name, event, burst.start)
+                if error is not None:
+                    self._errors.append(error)
             self._changed.notify_all()
 
-    def _hit_by(self, event: str, at: int | None) -> _Burst | None:
-        """The burst that was under way; packets may also be lost before its time has come."""
-        begun = [one for one in self._unsettled if at is None or one.start <= at]
-        waiting = [one for one in self._unsettled if one.handed] if event.startswith("seq_error") else []
-        return next(iter(begun + waiting), None)
+    def _hit_by(self, event: str, at: int | None) -> list[_Burst]:
+        """The burst that was under way; of lost packets nobody knows to which of those in the box they belonged."""
+        if event.startswith("seq_error"):
+            return [one for one in self._unsettled if one.handed]
+        return [one for one in self._unsettled if at is None or one.start <= at][:1]
 
-    def _ended_by(self, at: int | None) -> _Burst | None:
+    def _ended_by(self, at: int | None) -> list[_Burst]:
         early = round(_EARLY_S * self._ticks.tick_rate_hz / self._ticks.per_sample)
-        return next((one for one in self._unsettled if at is None or one.end <= at + early), None)
+        return [one for one in self._unsettled if at is None or one.end <= at + early][:1]
 
 
 def _error(name: str, event: str, start: int) -> HardwareError | None:

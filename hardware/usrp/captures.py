@@ -61,6 +61,7 @@ class CaptureStream:
         self._thread = threading.Thread(target=self._run, name=f"{self.name} captures", daemon=True)
         command = uhd.types.StreamCMD(uhd.types.StreamMode.start_cont)
         command.stream_now = True
+        self._begin = ticks.sample_at(device.get("time_now"))
         device.ask("starting to receive", lambda usrp: self._streamer.issue_stream_cmd(command))
         self._thread.start()
 
@@ -208,8 +209,10 @@ class CaptureStream:
         with self._changed:
             expected = self._count
             if expected is None:
-                self._first = self._kept_from = first
-            elif first > expected:
+                # What is lost before the first sample was to be there since the stream began.
+                expected = first if self._why is None else self._begin
+                self._first = self._kept_from = expected
+            if first > expected:
                 why = self._why or LostPacketError(f"{self.name} lost samples")
                 self._unsaid = type(why)(f"{why} ({first - expected} from {expected} on)")
                 self._gaps.append((expected, first, self._unsaid))

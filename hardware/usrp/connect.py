@@ -1,6 +1,6 @@
 """Opens the USRPs of a lab, wherever they are, and reaches them again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
 from hardware.lab.model import Lab
@@ -33,9 +33,22 @@ def reach_again(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:
     """
     del lab
     found = [radio for radio in radios.values() if isinstance(radio, UsrpRadio)]
+    if any(radio.lost for radio in found):
+        _recover(found)
     for radio in found:
-        radio.recover()
         radio.forget_losses()
     if found:
         found[0].boxes.verify()
     return ()
+
+
+def _recover(radios: Sequence[UsrpRadio]) -> None:
+    """What was lost gets its time at a pulse, for which time has to pass."""
+    for radio in radios:
+        radio.pause()
+    try:
+        for radio in radios:
+            radio.recover()
+    finally:
+        for radio in radios:
+            radio.resume()

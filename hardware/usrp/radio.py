@@ -127,10 +127,26 @@ class UsrpRadio(Radio):
             self._tx = self._open_tx()
         return count
 
+    @property
+    def lost(self) -> bool:
+        """Whether it is wanted, and it or a stream of it has failed."""
+        broken = not self.device.usable or (self._rx is not None and self._rx.failed)
+        return self._wanted is not None and broken and (not self._parked or self._lost)
+
+    def pause(self) -> None:
+        """In lockstep: cease to receive, so that time goes on by itself and pulses come."""
+        if self.lockstep and self._rx is not None:
+            stream, self._rx = self._rx, None
+            stream.stop()
+
+    def resume(self) -> None:
+        """Receive again."""
+        if self.receives and self._rx is None and self._ticks is not None and self.device.usable:
+            self._rx = self._open_rx()
+
     def recover(self) -> None:
         """Reach the box again where it or a stream has failed; it is then as it was configured last."""
-        broken = not self.device.usable or (self._rx is not None and self._rx.failed)
-        if self._wanted is None or not broken or (self._parked and not self._lost):
+        if not self.lost:
             return
         try:
             self.configure(self._wanted)
