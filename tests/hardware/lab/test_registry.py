@@ -29,6 +29,8 @@ def fresh() -> Iterator[None]:
     yield
     registry.cache_clear()
 
+OURS = ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp", "usrp-virtual"]
+
 
 def backend(name: str, sections: str = "{}") -> str:
     return f"{HEAD}\nBACKEND = Backend({name!r}, {sections}, OTHER.traits, OTHER.connect)\n"
@@ -38,13 +40,13 @@ def problems_of(folder: Path) -> tuple[str, ...]:
     """Of what is installed there; all else can be used."""
     with on_the_path(folder):
         found = registry()
-        assert list(found.backends) == ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp", "usrp-virtual"]
+        assert list(found.backends) == OURS
         find_lab("loopback")
         return found.problems
 
 
 def test_rooms_enter_themselves() -> None:
-    assert list(registry().backends) == ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp", "usrp-virtual"]
+    assert list(registry().backends) == OURS
     assert registry().problems == ()
     assert sorted(registry().sections) == ["gnuradio", "medium", "pluto", "usrp"]
 

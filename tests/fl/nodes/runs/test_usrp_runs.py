@@ -156,7 +156,7 @@ def test_a_jammer_that_stays_off_ends_the_run_and_the_others_are_parked(
     folder = tmp_path / "run"
     off = at_receive(lambda uplink: ask(served.uris["jammer"], vanished=1) and None)
     try:
-        with before("exchange", 2, off), pytest.raises(HardwareError, match="jammer.* cannot be reached"):
+        with before("exchange", 2, off), pytest.raises(HardwareError, match=r"jammer.* cannot be reached"):
             run(sections(lab_file, 3), folder)
         assert rows_of(folder) == ["open", *["authorise", "account"] * 2]
         assert ledger_rows(folder)[-1]["mechanism"]["alpha_cj"] == 0.0
