@@ -146,7 +146,7 @@ class UsrpRadio(Radio):
 
     def recover(self) -> None:
         """Reach the box again where it or a stream has failed; it is then as it was configured last."""
-        if not self.lost:
+        if self._wanted is None or not self.lost:
             return
         try:
             self.configure(self._wanted)

@@ -5,14 +5,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from hardware.virtual.usrp2.side_channel import ask
-
 from hardware.lab.model import Lab
 from hardware.lab.opened import OpenLab
 from hardware.usrp.boxes import Boxes
 from hardware.usrp.connect import reach_again
 from hardware.usrp.radio import UsrpRadio
 from hardware.virtual.process import EmulatorProcess, emulator_process
+from hardware.virtual.usrp2.side_channel import ask
 from tests.hardware.pair_lab import pair_lab
 
 TIMEOUT_S = 2.0

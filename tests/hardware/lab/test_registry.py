@@ -29,6 +29,7 @@ def fresh() -> Iterator[None]:
     yield
     registry.cache_clear()
 
+
 OURS = ["gnuradio", "loopback", "loopback-served", "pluto", "pluto-virtual", "usrp", "usrp-virtual"]
 
 

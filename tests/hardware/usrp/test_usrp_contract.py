@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hardware.virtual.usrp2.side_channel import ask
 
+from hardware.virtual.usrp2.side_channel import ask
 from tests.hardware.radio_contract import Pair, RadioContract
 from tests.hardware.usrps import Bench, bench_of, lab_of, usrp
 from tests.uhd_needed import needs_uhd

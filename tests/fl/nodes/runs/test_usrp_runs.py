@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import tomli_w
-from hardware.virtual.usrp2.side_channel import ask
 
 import hardware.virtual.process
 from fl.nodes.radio_uplink import RadioUplink
@@ -18,6 +17,7 @@ from hardware.air.settings import medium_of
 from hardware.lab.file import find_lab, parse_lab
 from hardware.radio.errors import HardwareError
 from hardware.virtual.process import EmulatorProcess, emulator_process
+from hardware.virtual.usrp2.side_channel import ask
 from tests.fl.nodes.small_runs import assert_like_the_loopback, at_receive, before, ledger_rows, rows_of, small_run
 from tests.hardware.usrps import BACKEND, assert_silent
 from tests.uhd_needed import needs_uhd
