@@ -31,7 +31,8 @@ _BOOT_STREAM = 0x0210
 class VirtualLab(Antennas[VirtualUsrp]):
     """See `Antennas`. heard_at: when a client last said anything, by the monotonic clock.
 
-    take_waiting: hands what clients have sent already to the radios. waits_for_room: whether time stands still because a client does not read what it has asked for.
+    take_waiting: hands what clients have sent already to the radios. waits_for_room: whether time stands still
+    because a client does not read what it has asked for.
     """
 
     def __init__(self, lab: Lab, seed: int, paced: bool) -> None:
