@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import caxpy
 
+from hardware.air.ahead import Ahead
 from hardware.air.analogue import AnalogueFilters
 from hardware.air.front_end import FrontEnd
 from hardware.air.link import Link
@@ -33,9 +33,6 @@ from hardware.radio.errors import HardwareError, LateError, RxOverflowError
 from hardware.radio.settings import RadioSettings
 from phy.impairments import resample_clock, rotate
 
-# What a receiver will hear is kept in pages of this many samples, made when the first burst touches them. OpenBLAS
-# gives vectors of more than 10,000 to several threads, which takes longer than the work itself: a page stays below.
-_PAGE = 8192
 # Rounding of a counter that went through the clock of another radio; enough for 10^12 samples.
 _COUNTER_SLACK = 1e-3
 
@@ -54,8 +51,7 @@ class _Station:
     filters: AnalogueFilters | None = None
     sending_until: int = 0
     taken_until: int = 0
-    kept_from: int = 0
-    pages: dict[int, NDArray[np.complex64]] = field(default_factory=dict)
+    ahead: Ahead = field(default_factory=Ahead)
 
 
 class Medium:
@@ -120,8 +116,8 @@ class Medium:
         station = self._station(name)
         if station.receives != receives:
             station.receives = receives
-            station.pages.clear()
-            station.kept_from = max(station.kept_from, self._counter(station))
+            station.ahead.clear()
+            station.ahead.kept_from = max(station.ahead.kept_from, self._counter(station))
 
     def front_end(self, name: str) -> FrontEnd:
         """The circuits of a radio."""
@@ -185,8 +181,8 @@ class Medium:
         ratio = station.crystal_ratio * (settings.sample_rate_hz / self.sample_rate_hz)
         if ratio != station.clock_ratio:
             station.clock_ratio = ratio
-            station.pages.clear()
-            station.kept_from = station.taken_until = station.sending_until = self._counter(station)
+            station.ahead.clear()
+            station.ahead.kept_from = station.taken_until = station.sending_until = self._counter(station)
 
     def settings(self, name: str) -> RadioSettings:
         """What a radio is set to."""
@@ -262,7 +258,7 @@ class Medium:
         for lag, tap in enumerate(self.taps(sender.name, receiver.name).tolist()):
             if tap:
                 # A path rotates with the receiver's time, but its samples were rotated `lag` samples early.
-                _add(receiver, first + lag, samples, scale * tap * cmath.exp(2j * math.pi * cfo * lag))
+                receiver.ahead.add(first + lag, samples, scale * tap * cmath.exp(2j * math.pi * cfo * lag))
 
     def listen(
         self, name: str, count: int, start_sample: int, *, move_clock: bool = True
@@ -280,17 +276,18 @@ class Medium:
             raise LateError(
                 f"{name} cannot receive from sample {start_sample} on: samples up to {receiver.taken_until} are gone"
             )
-        if start_sample < receiver.kept_from:
+        if start_sample < receiver.ahead.kept_from:
             raise RxOverflowError(
-                f"{name} lost samples {receiver.taken_until} to {receiver.kept_from}: nobody received them in time"
+                f"{name} lost samples {receiver.taken_until} to {receiver.ahead.kept_from}: "
+                "nobody received them in time"
             )
-        heard = _heard(receiver, count, start_sample)
+        heard = receiver.ahead.heard(count, start_sample)
         if receiver.oscillator:
             heard *= receiver.oscillator.phasors(start_sample, count).conj()
         if receiver.noise:
             receiver.noise.add(heard, start_sample)
         digital, clipped = receiver.front_end.receive(heard, settings.rx_gain_db)
-        receiver.taken_until = receiver.kept_from = start_sample + count
+        receiver.taken_until = receiver.ahead.kept_from = start_sample + count
         if move_clock:
             self._advance(receiver.taken_until / receiver.clock_ratio)
         return digital, clipped
@@ -302,9 +299,8 @@ class Medium:
     def _advance(self, time: float) -> None:
         self._time = max(self._time, time)
         for station in self._stations.values():
-            station.kept_from = max(station.kept_from, self._counter(station) - self._history)
-            for page in [page for page in station.pages if (page + 1) * _PAGE <= station.kept_from]:
-                del station.pages[page]
+            station.ahead.kept_from = max(station.ahead.kept_from, self._counter(station) - self._history)
+            station.ahead.forget()
 
     def _station(self, name: str) -> _Station:
         try:
@@ -326,29 +322,3 @@ def _shift(
     """Samples as they come out of a delay at a receiver's clock, and the receiver's index of the first of them."""
     samples, offset = resample_clock(samples, drift_ppm, start_sample, delay_samples)
     return samples, start_sample + offset
-
-
-def _add(receiver: _Station, start_sample: int, samples: NDArray[np.complex64], gain: complex) -> None:
-    """Add gain * samples to what the receiver will hear; what would be heard before `kept_from` is gone."""
-    first = max(start_sample, receiver.kept_from)
-    end = start_sample + samples.size
-    while first < end:
-        page, inside = divmod(first, _PAGE)
-        length = min(_PAGE - inside, end - first)
-        target = receiver.pages.get(page)
-        if target is None:
-            target = receiver.pages[page] = np.zeros(_PAGE, np.complex64)
-        caxpy(samples, target, n=length, a=gain, offx=first - start_sample, offy=inside)
-        first += length
-
-
-def _heard(receiver: _Station, count: int, start_sample: int) -> NDArray[np.complex64]:
-    """A copy of what was added for these samples; zero where nothing was."""
-    heard = np.zeros(count, np.complex64)
-    end = start_sample + count
-    for page in range(start_sample // _PAGE, (end - 1) // _PAGE + 1):
-        if page in receiver.pages:
-            origin = page * _PAGE
-            low, high = max(start_sample, origin), min(end, origin + _PAGE)
-            heard[low - start_sample : high - start_sample] = receiver.pages[page][low - origin : high - origin]
-    return heard

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from hardware.air.analogue import AnalogueFilters, Taps, link_taps
 from phy.impairments import apply_taps, fractional_delay
-from phy.interpolation import KERNEL_LEAD
 from phy.resampling import Band, take_band
 
 LEAST_OVERLAP = 0.02
@@ -37,10 +36,8 @@ class Path:
         if self.taps is not None:
             samples = apply_taps(samples, self.taps)
         if self.band is None:
-            # A whole delay needs no filter, a part of one looks ahead by that much.
-            lead = KERNEL_LEAD if delay_samples % 1.0 else 0
             samples, offset = fractional_delay(samples, delay_samples)
-            return samples, start_sample + max(offset, -lead)
+            return samples, start_sample + offset
         lead = math.ceil(self.band.reach / self.ratio) + 1
         return take_band(samples, start_sample, self.band, self.ratio, delay_samples + lead)
 
