@@ -55,11 +55,14 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole parser; importing the command modules is cheap because they import heavy things late."""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The whole parser, or with the arguments of one command `only`, so that no other's module is imported."""
     parser = _Parser(prog="airdp", description="Differentially private federated learning over the air.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (group, summary) in COMMANDS.items():
+        if only not in (None, name):
+            subparsers.add_parser(name, help=summary)
+            continue
         module = importlib.import_module(f"fl.cli.{group}.{name}")
         subparser = subparsers.add_parser(name, help=summary, description=module.__doc__)
         module.add_arguments(subparser)
@@ -77,7 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from phy.errors import AirdpError
 
     try:
-        options = build_parser().parse_args(arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        named = next((word for word in given if word in COMMANDS), "")
+        options = build_parser(named).parse_args(arguments)
         with orderly_termination(), _foreign_code(options):
             code: int = options.call(options)
         sys.stdout.flush()

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, wrightomega
 
 from fl.errors import PrivacyError
@@ -103,6 +102,8 @@ def epsilon_exact(total_loss: float, delta: float) -> float:
     if log_delta_exact(loss, high) >= log_delta:
         # S is so large (1e31) that the two are the same float64.
         return high
+    from scipy.optimize import brentq
+
     return float(brentq(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, high, xtol=1e-12))
 
 
@@ -194,6 +195,8 @@ def loss_for_epsilon(accountant: Accountant, epsilon: float, delta: float) -> fl
     low, high = 0.5 * paper, paper
     while log_delta_exact(high, epsilon) < -log_inverse:
         high *= 2.0
+    from scipy.optimize import brentq
+
     return float(
         brentq(lambda loss: log_delta_exact(loss, epsilon) + log_inverse, low, high, xtol=1e-15 * paper, rtol=1e-14)
     )

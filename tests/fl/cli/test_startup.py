@@ -66,3 +66,56 @@ def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch, spec: Modu
     monkeypatch.setattr(startup.importlib.util, "find_spec", lambda name: spec if name == "hardware" else find(name))
     with pytest.raises(ShadowedPackageError, match="'hardware'"):
         check_one_place()
+
+
+HEAVY = ("dp_accounting", "matplotlib", "numba", "numpy", "pydantic", "rich", "scipy", "torch")
+LIST_HEAVY = f"""
+import sys
+from fl.cli.main import main
+try:
+    code = main(sys.argv[1:])
+except SystemExit as leaving:
+    code = leaving.code
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+print(code, *loaded, *[name for name in sys.modules if name.startswith("fl.cli.") and name.count(".") == 3], sep="\\n")
+"""
+
+
+def loaded_by(*arguments: str) -> list[str]:
+    """Exit code, heavy packages and modules of commands that the command imports."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_HEAVY, *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    lines = done.stdout.splitlines()
+    start = max(place for place, line in enumerate(lines) if line.isdigit())
+    return lines[start:]
+
+
+def test_help_imports_nothing_heavy_and_no_command() -> None:
+    assert loaded_by("--help") == ["0"]
+
+
+def test_a_command_imports_no_other() -> None:
+    assert loaded_by("configs", "--help")[-1:] == ["fl.cli.experiments.configs"]
+    account = loaded_by("account", "--help")
+    assert set(account) & {"dp_accounting", "matplotlib", "numba", "pydantic", "torch"} == set()
+    assert account[-1] == "fl.cli.privacy.account"
+
+
+def test_account_imports_what_its_accountants_need_and_no_more() -> None:
+    loaded = loaded_by("account", "--rounds", "2", "--samples", "100", "--sigma", "0.1", "--delta", "1e-5")
+    assert loaded[0] == "0"
+    assert set(loaded) & {"matplotlib", "numba", "pydantic", "torch"} == set()
+    assert "dp_accounting" in loaded
+
+
+def test_what_is_no_command_is_refused_as_before(airdp: Callable[..., Outcome]) -> None:
+    refused = airdp("no-such-command", "configs")
+    assert refused.code == 2
+    assert "no-such-command" in refused.err
+    assert airdp("--no-such-option", "configs").code == 2
