@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from fl.privacy.accountant import Accountant
+from fl.privacy.conditions import View
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import PrivacyStatement, state_privacy
@@ -41,7 +42,9 @@ class PrivacyRow:
 
     claim: the stated epsilon; None where none is stated. target: what the config sizes noise for at its own delta, None
     at another delta. compared: the claim speaks of this noise. paper, exact: epsilon under `label`; free: the paper's
-    with every s_i = 1; client_paper, client_exact: under the label `client`.
+    with every s_i = 1; client_paper, client_exact: under the label `client`. views: of the adversaries that the trials'
+    epsilons hold against. delta_bounds: part of delta for measured bounds that may fail, None where a ledger does not
+    say.
     """
 
     curve: Curve
@@ -53,6 +56,8 @@ class PrivacyRow:
     label: Label
     neighbours: Neighbours
     sigma_origin: str
+    views: tuple[View, ...]
+    delta_bounds: Span | None
     transmissions: Span
     paper: Span
     free: Span
@@ -99,6 +104,7 @@ def _row(
     client = [_state(trial, view, delta, Label.CLIENT) for trial in curve.trials]
     header = curve.trials[0].ledger.header
     privacy = curve.config.privacy
+    parts = [statement.delta_bounds for statement in own]
     return PrivacyRow(
         curve=curve,
         noise=noise,
@@ -109,6 +115,8 @@ def _row(
         label=header.label,
         neighbours=header.neighbours,
         sigma_origin="+".join(sorted({origin for statement in own for origin in statement.sigma_origin.split("+")})),
+        views=tuple(view for view in View if any(statement.view is view for statement in own)),
+        delta_bounds=None if None in parts else Span.of([part for part in parts if part is not None]),
         transmissions=Span.of([statement.uplinks for statement in own]),
         paper=Span.of([statement.epsilon[Accountant.PAPER] for statement in own]),
         free=Span.of([statement.epsilon_without_backoff[Accountant.PAPER] for statement in own]),
@@ -185,14 +193,35 @@ ORIGIN_MEANING = {
     "unknown": "The noise is not known: epsilon is infinite.",
 }
 
+VIEW_MEANING = {
+    View.SAMPLES: "Against whoever has every sample that the server's radio delivered.",
+    View.CELLS: "Against whoever has the demodulated sum alone; raw samples may tell more.",
+}
+
+
+def delta_meaning(row: PrivacyRow) -> str:
+    """How a row's delta is divided."""
+    if row.delta_bounds is None:
+        return "Ledgers of an older format do not say how their measured bounds may fail: δ is the mechanism's alone."
+    if row.delta_bounds.high == 0.0:
+        return "All of it is the mechanism's: nothing that was measured may fail."
+    return (
+        f"Of it, {row.delta_bounds.high:.3g} is set aside for measured bounds of noise and gains that may fail, over "
+        f"all transmissions, and {row.delta - row.delta_bounds.high:.3g} is left to the mechanism."
+    )
+
 
 def meanings(rows: Sequence[PrivacyRow]) -> list[tuple[str, str]]:
-    """A sentence about each label, relation and origin in `rows`, labels first; `client` is always there."""
+    """A sentence about each label, relation, view, delta and origin in `rows`; `client` is always there."""
     labels = [label for label in Label if label is Label.CLIENT or any(row.label is label for row in rows)]
     relations = [relation for relation in Neighbours if any(row.neighbours is relation for row in rows)]
     origins = [origin for origin in ORIGIN_MEANING if any(origin in row.sigma_origin.split("+") for row in rows)]
+    views = [view for view in View if any(view in row.views for row in rows)]
+    deltas = dict.fromkeys((f"δ = {row.delta:g}", delta_meaning(row)) for row in rows)
     return [
         *((label.value, LABEL_MEANING[label]) for label in labels),
         *((relation.value, NEIGHBOUR_MEANING[relation]) for relation in relations),
+        *((f"view {view.value}", VIEW_MEANING[view]) for view in views),
+        *deltas,
         *((f"σ {origin}", ORIGIN_MEANING[origin]) for origin in origins),
     ]

@@ -5,6 +5,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from scipy.optimize import brentq
 import fl.report.writing
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.report.page import deviation, estimate, number, percent, plain, quantiles, seconds, span
-from fl.report.privacy import Span, without_factor
+from fl.report.privacy import Span, delta_meaning, meanings, privacy_rows, without_factor
 from fl.report.sources import digest_as_written, read_study
 from fl.report.statistics import band
 from fl.run.config import JammerConfig
@@ -408,6 +409,20 @@ class TestCommand:
 def test_a_digest_as_written_is_the_runs(algorithms: Path) -> None:
     folder = RunFolder(algorithms / "fedavg" / "trial-01")
     assert digest_as_written(folder.config_path) == folder.config().digest()
+
+
+def test_the_page_says_against_whom_and_how_delta_is_divided(page: str, algorithms: Path) -> None:
+    rows = [row for curve in read_study(algorithms).curves for row in privacy_rows(curve)]
+    said = dict(meanings(rows))
+    for view in {view for row in rows for view in row.views}:
+        assert f"view {view.value}" in said
+        assert f"view {view.value}" in page
+    assert said[f"δ = {rows[0].delta:g}"] == delta_meaning(rows[0])
+    assert f"δ = {rows[0].delta:g}" in page
+    measured = replace(rows[0], delta=1e-5, delta_bounds=Span(1e-6, 1e-6))
+    assert "1e-06 is set aside" in delta_meaning(measured)
+    assert "9e-06 is left" in delta_meaning(measured)
+    assert "older format" in delta_meaning(replace(rows[0], delta_bounds=None))
 
 
 def test_how_numbers_read() -> None:
