@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from flowgraphs.source import NO_CHOICES, variant
 
 INSTALL = "apt-get install --no-install-recommends gnuradio"
 _TIMEOUT_S = 120.0
+_ABANDONED_S = 3600.0
 
 
 def cache_folder() -> Path:
@@ -32,10 +34,11 @@ def build(name: str, choices: Mapping[str, str] = NO_CHOICES, transmitters: int 
     digest = hashlib.sha256(f"{version}\n{text}".encode()).hexdigest()[:16]
     folder = cache_folder() / f"{name}-{digest}"
     program = folder / f"{name}.py"
-    if program.is_file():
+    if _is_whole(program):
         return program
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _clean(folder)
         with tempfile.TemporaryDirectory(prefix=".compiling-", dir=folder.parent) as scratch:
             fresh = Path(scratch) / "graph"
             fresh.mkdir()
@@ -44,6 +47,7 @@ def build(name: str, choices: Mapping[str, str] = NO_CHOICES, transmitters: int 
             said = _run([grcc, "--output", str(fresh), str(drawn)])
             if not (fresh / program.name).is_file():
                 raise FlowgraphError(f"grcc made no program of {name}: {said.strip()[-500:]}")
+            _seal(fresh / program.name)
             _give_name(fresh, folder)
     except OSError as error:
         raise FlowgraphError(
@@ -53,12 +57,45 @@ def build(name: str, choices: Mapping[str, str] = NO_CHOICES, transmitters: int 
     return program
 
 
+def _is_whole(program: Path) -> bool:
+    """Whether a cached program and its drawing are what was put there: a power cut can leave them empty."""
+    try:
+        return _seal_path(program).read_text(encoding="ascii") == _digest(program)
+    except (OSError, ValueError):
+        return False
+
+
+def _digest(program: Path) -> str:
+    return hashlib.sha256(program.read_bytes() + program.with_suffix(".grc").read_bytes()).hexdigest()
+
+
+def _seal_path(program: Path) -> Path:
+    return program.with_suffix(".sha256")
+
+
+def _seal(program: Path) -> None:
+    """Note what the program is, and have all of it on disk before it gets its name."""
+    _seal_path(program).write_text(_digest(program), encoding="ascii")
+    for path in (program, program.with_suffix(".grc"), _seal_path(program)):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _clean(folder: Path) -> None:
+    """Remove a cached program that is not whole, and what compilers left behind that were killed."""
+    if folder.exists() and not _is_whole(folder / f"{folder.name.rpartition('-')[0]}.py"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for left in folder.parent.glob(".compiling-*"):
+        if time.time() - left.stat().st_mtime > _ABANDONED_S:
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def _give_name(fresh: Path, folder: Path) -> None:
     try:
         fresh.rename(folder)
     except OSError:
         # Somebody else was first, or what is there is broken: then the reason is theirs to tell.
-        if not (folder / f"{folder.name.rpartition('-')[0]}.py").is_file():
+        if not _is_whole(folder / f"{folder.name.rpartition('-')[0]}.py"):
             raise
 
 

@@ -4,8 +4,10 @@ import errno
 import functools
 import http.client
 import importlib.util
+import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,13 +20,16 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import IO, Self
 
+from flowgraphs import guard
 from flowgraphs.build import INSTALL
 from flowgraphs.control import control_proxy
 from flowgraphs.errors import FlowgraphError, UnknownNameError
-from flowgraphs.parameters import CONTROL_ADDRESS, CONTROL_PORT, Value
+from flowgraphs.parameters import CONTROL_ADDRESS, CONTROL_PORT, Kind, Value
 from flowgraphs.source import Flowgraph, describe_text
 
 NO_PARAMETERS: Mapping[str, Value] = MappingProxyType({})
+Ranges = Mapping[str, tuple[float, float]]
+NO_LIMITS: Ranges = MappingProxyType({})
 SYSTEM_PYTHON = "/usr/bin/python3"
 TERMINATE_AFTER_S, KILL_AFTER_S = 3.0, 6.0
 
@@ -58,8 +63,15 @@ class FlowgraphProcess:
     end ends the graph: it cannot outlive this process. (One with a window does not read it and is terminated.)
     """
 
-    def __init__(self, program: Path, parameters: Mapping[str, Value] = NO_PARAMETERS) -> None:
-        """program: from `build`. parameters: by id; those not given have the values that are drawn."""
+    def __init__(
+        self, program: Path, parameters: Mapping[str, Value] = NO_PARAMETERS, limits: Ranges = NO_LIMITS
+    ) -> None:
+        """program: from `build`. parameters: by id; those not given have the values that are drawn.
+
+        limits: lowest and highest value that a parameter may be set to while it runs, checked in the graph's own
+        process; `band_hz`: what its transmission may occupy.
+        """
+        self._token, self._limits = secrets.token_urlsafe(24), limits
         self.program = program
         self.flowgraph = describe_text(program.with_suffix(".grc").read_text(encoding="utf-8"))
         self.parameters: Mapping[str, Value] = _complete(self.flowgraph, parameters)
@@ -73,11 +85,16 @@ class FlowgraphProcess:
         return self.flowgraph.name
 
     @property
-    def control_url(self) -> str:
-        """Where its parameters are set and read by XML-RPC; empty where it has no such server."""
+    def control_place(self) -> str:
+        """Where its XML-RPC server is; empty where it has none."""
         if CONTROL_PORT not in self.parameters:
             return ""
         return f"http://{self.parameters[CONTROL_ADDRESS]}:{self.parameters[CONTROL_PORT]}"
+
+    @property
+    def control_url(self) -> str:
+        """Where its parameters are set and read by XML-RPC, with the token of this start; empty where nowhere."""
+        return self.control_place.replace("http://", f"http://{guard.USER}:{self._token}@")
 
     @property
     def alive(self) -> bool:
@@ -104,16 +121,33 @@ class FlowgraphProcess:
             require_display(self.name, f"airdp flowgraph {self.name}")
         self._require_free_addresses()
         options = [f"{drawn.option}={self.parameters[name]}" for name, drawn in self.flowgraph.parameters.items()]
-        command = [gnuradio_python(), "-u", str(self.program), *options]
+        command = [gnuradio_python(), "-u", guard.__file__, str(self.program), *options]
         # A file, not a pipe: nobody has to read it while the graph runs. It has no name, and goes with the last user.
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 closed in stop()
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+                env={**os.environ, guard.VARIABLE: self._told()},
             )
         except OSError as error:
             self.stop()
             raise FlowgraphError(f"{self.name} cannot be started with {command[0]}: {error}") from error
+
+    def _told(self) -> str:
+        """What the guard of its XML-RPC server must know."""
+        numbers = {name: drawn.kind is not Kind.TEXT for name, drawn in self.flowgraph.parameters.items()}
+        return json.dumps(
+            {
+                "token": self._token,
+                "address": str(self.parameters.get(CONTROL_ADDRESS, "")),
+                "parameters": numbers,
+                "limits": {name: list(bounds) for name, bounds in self._limits.items()},
+            }
+        )
 
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the graph answers at its control port: its blocks then exist and have opened their devices."""
@@ -124,7 +158,7 @@ class FlowgraphProcess:
             self.require_alive()
             if time.monotonic() > deadline:
                 raise FlowgraphError(
-                    f"{self.name} did not answer at {self.control_url} within {timeout_s:g} s: "
+                    f"{self.name} did not answer at {self.control_place} within {timeout_s:g} s: "
                     f"{self.reason() or 'it said nothing'}; see whether its device can be reached"
                 )
             self.wait(_POLL_S)
@@ -185,8 +219,8 @@ class FlowgraphProcess:
             for name in self.flowgraph.binds
             if _is_taken(str(self.parameters[name]))
         ]
-        if self.control_url and _is_taken(self.control_url.replace("http:", "tcp:")):
-            taken.append(f"{self.control_url} ({CONTROL_ADDRESS}, {CONTROL_PORT})")
+        if self.control_place and _is_taken(self.control_place.replace("http:", "tcp:")):
+            taken.append(f"{self.control_place} ({CONTROL_ADDRESS}, {CONTROL_PORT})")
         if taken:
             raise FlowgraphError(
                 f"{self.name} cannot listen at {' and '.join(taken)}: already in use; "

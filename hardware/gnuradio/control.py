@@ -37,7 +37,11 @@ class FlowgraphControl:
             raise RadioTimeoutError(f"{self.name}: {self.broken}") from error
         except xmlrpc.client.Fault as error:
             raise HardwareError(f"{self.name}: its flowgraph refused {method}: {error.faultString}") from error
-        except (OSError, http.client.HTTPException, xmlrpc.client.ProtocolError) as error:
+        except xmlrpc.client.ProtocolError as error:
+            # In its own words the address stands with the token.
+            self.broken = f"its flowgraph refused the connection: {error.errcode} {error.errmsg}"
+            raise HardwareError(f"{self.name}: {self.broken}") from None
+        except (OSError, http.client.HTTPException) as error:
             self.broken = f"its flowgraph cannot be reached: {error}"
             raise HardwareError(f"{self.name}: {self.broken}") from error
 

@@ -207,12 +207,22 @@ class FlowgraphProcesses:
         port = _free_port()
         parameters |= {"control_address": _LOCALHOST, "control_port": str(port)}
         script = build(graph, choices, transmitters)
-        process = FlowgraphProcess(script, parameters)
+        process = FlowgraphProcess(script, parameters, {} if name == AIR else self._limits(graph))
         process.start()
         self._processes[name] = process
-        control = FlowgraphControl(name, f"http://{_LOCALHOST}:{port}/", self.lab.timeout_s)
+        control = FlowgraphControl(name, process.control_url, self.lab.timeout_s)
         self._running.callback(control.close)
         self._controls[name] = control
+
+    def _limits(self, graph: str) -> dict[str, tuple[float, float]]:
+        """What the flowgraph itself may be set to: within the lab's limits, whoever asks."""
+        able, limits = CAPABILITIES[self.settings.device], self.lab.limits
+        if graph == _GRAPHS[Role.PS]:
+            highest = able.rx_gain_db[1] if limits.max_rx_gain_db is None else limits.max_rx_gain_db
+            return {"rx_gain_db": (able.rx_gain_db[0], highest)}
+        # Parked is lowest, whatever the lab allows.
+        highest = max(min(able.tx_gain_db[1], limits.max_tx_gain_db), able.tx_gain_db[0])
+        return {"tx_gain_db": (able.tx_gain_db[0], highest), "band_hz": limits.band_hz}
 
     def _address(self, name: str, end: str) -> str:
         # Numbers, because a path to a socket has room for about a hundred characters.

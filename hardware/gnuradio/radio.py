@@ -103,6 +103,9 @@ class GnuRadioRadio(CountedRadio):
         self._processes.repair()
         self._processes.retune(self.name, settings)
         control = self._processes.control(self.name)
+        if not self.receives:
+            # Silent while it moves: between two settings that are allowed may lie one that is not.
+            control.set("tx_gain_db", self._parked_db)
         control.set("sample_rate_hz", settings.sample_rate_hz)
         control.set("center_hz", settings.rx_center_hz if self.receives else settings.tx_center_hz)
         control.set("bandwidth_hz", settings.bandwidth_hz)

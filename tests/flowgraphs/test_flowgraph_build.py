@@ -96,7 +96,7 @@ def test_two_that_compile_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest
         first, second = pool.map(lambda _: build("client_tx"), range(2))
     assert first == second
     assert [path.name for path in cache_folder().iterdir()] == [first.parent.name]
-    assert sorted(path.name for path in first.parent.iterdir()) == ["client_tx.grc", "client_tx.py"]
+    assert sorted(path.name for path in first.parent.iterdir()) == ["client_tx.grc", "client_tx.py", "client_tx.sha256"]
 
 
 @needs_gnuradio

@@ -1,6 +1,7 @@
 """`airdp flowgraph` as a user meets it."""
 
 import json
+import re
 import os
 import signal
 import socket
@@ -128,7 +129,7 @@ def test_it_runs_says_where_and_ends_with_a_signal(streams: Streams, number: sig
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith(f"client_tx: binds {streams.address('out')} (samples_out); connects to ")
-        assert "control at http://127.0.0.1:" in line
+        assert re.search(r"control at http://airdp:[\w-]{32,}@127.0.0.1:\d+", line)
         assert line.endswith("; stop with Ctrl-C\n")
         feed, tap = streams.feed("in"), streams.tap("out")
         feed.send(np.ones(1000))

@@ -5,6 +5,7 @@ runs here; its parameters can be set and read by XML-RPC while it runs.
 """
 
 import argparse
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -138,7 +139,7 @@ def _run(options: argparse.Namespace) -> int:
         else:
             RESULTS.print(str(program), soft_wrap=True, markup=False)
         return 0
-    graph = FlowgraphProcess(program, values)
+    graph = FlowgraphProcess(program, values, _limits(values))
     _require_chosen_power(graph, values)
     try:
         with graph:
@@ -156,6 +157,14 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     graph.require_alive()
     return 0
+
+
+def _limits(values: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """A transmitter never gets louder than it was started with."""
+    try:
+        return {"tx_gain_db": (-math.inf, float(values["tx_gain_db"]))}
+    except (KeyError, ValueError):
+        return {}
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:
