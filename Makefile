@@ -2,7 +2,7 @@
 # Extra arguments for the program behind a target: make test ARGS="-k power"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs reference bench setup clean setup-run setup-dev
+.PHONY: help demo test check docs reference bench fuzz setup clean setup-run setup-dev
 
 BIN := .venv/bin
 PACKAGES := phy flowgraphs hardware calibration fl
@@ -33,6 +33,12 @@ reference: setup-dev ## write docs/reference/ again, from the code that it descr
 
 bench: setup-run ## measure speed
 	$(BIN)/airdp bench $(ARGS)
+
+# A new seed in each round, for an hour, and on until its round is done.
+fuzz: setup-dev ## hostile files for an hour: mutated inputs to every reader
+	end=$$(( $$(date +%s) + $${FUZZ_SECONDS:-3600} )); seed=1; while [ $$(date +%s) -lt $$end ]; do \
+	  AIRDP_FUZZ=10000 AIRDP_FUZZ_SEED=$$seed $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 4 tests/fuzz $(ARGS) || exit 1; \
+	  seed=$$((seed + 1)); done
 
 setup: setup-dev ## set up all that the other targets need
 

@@ -22,9 +22,11 @@ from calibration.links import LinkMeasurement
 from calibration.noise import NoiseMeasurement, sigma_lower_bound
 from calibration.schema import Foreign, JsonValue, from_json, measurement, to_json
 from calibration.timing import TimingMeasurement
+from hardware.foundation.documents import DocumentError, parse_json
 from hardware.foundation.durable import write_atomically
 from hardware.foundation.sections import explain
 from hardware.radio.settings import RadioSettings
+from phy.errors import AirdpError
 from phy.numerology import Numerology
 
 SCHEMA_VERSION = 1
@@ -170,11 +172,9 @@ def read_record(path: Path) -> bytes:
 def parse_record(content: bytes, source: str) -> CalibrationRecord:
     """The record that a file's content is. source: the file, which a `RecordError` names beside the key at fault."""
     try:
-        value = json.loads(content, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(content, unique=True)
+    except DocumentError as error:
         raise RecordError(f"calibration record {source} cannot be read: {error}") from error
-    except RecordError as error:
-        raise RecordError(f"calibration record {source}: {error}") from error
     if isinstance(value, dict) and value.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         raise RecordError(
             f"calibration record {source}: schema_version is {value['schema_version']!r}: expected {SCHEMA_VERSION}; "
@@ -184,16 +184,9 @@ def parse_record(content: bytes, source: str) -> CalibrationRecord:
         return from_json(CalibrationRecord, content)
     except ValidationError as error:
         raise RecordError(f"calibration record {source}: {explain(error, None, value, most=_MOST_PROBLEMS)}") from error
-    except RecordError as error:
+    # What sections refuse by themselves, and numbers that overflow on the way.
+    except (AirdpError, ArithmeticError) as error:
         raise RecordError(f"calibration record {source}: {error}") from error
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise RecordError(f"the key '{next(name for name in names if names.count(name) > 1)}' is there twice")
-    return made
 
 
 def require_current(record: CalibrationRecord, now: datetime) -> None:

@@ -6,15 +6,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from phy.errors import SignalError
+
 
 def db_to_power_ratio(value_db: float) -> float:
     """10^(x/10): decibels to a ratio of powers."""
-    return float(10.0 ** (value_db / 10.0))
+    return _ten_to(value_db, 10.0)
 
 
 def db_to_amplitude_ratio(value_db: float) -> float:
     """10^(x/20): decibels to a ratio of amplitudes."""
-    return float(10.0 ** (value_db / 20.0))
+    return _ten_to(value_db, 20.0)
+
+
+def _ten_to(value_db: float, decibels: float) -> float:
+    try:
+        return float(10.0 ** (value_db / decibels))
+    except OverflowError as error:
+        raise SignalError("a level", f"{value_db:g} dB", "at most 3000 dB", "Radios are within 300 dB.") from error
 
 
 def power_ratio_to_db(ratio: float, floor_db: float = -math.inf) -> float:

@@ -5,7 +5,6 @@ that has not finished is shown as far as it came. A file that contradicts anothe
 would state a privacy that nobody has.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.run.config import RunConfig, digest_of
 from fl.run.folder import RunFolder
 from fl.sweep.plan import Point, SweepFolder
+from hardware.foundation.documents import read_toml
 from phy.errors import AirdpError
 
 _COLUMNS = (
@@ -273,7 +273,7 @@ def _check_ledger(folder: RunFolder, ledger: LedgerContents, uplinks: NDArray[np
 
 def digest_as_written(config_path: Path) -> str:
     """What `RunConfig.digest` was when the file was written: keys that airdp has got since then are not in it."""
-    return digest_of(tomllib.loads(config_path.read_text(encoding="utf-8")))
+    return digest_of(read_toml(config_path))
 
 
 def read_studies(paths: Sequence[Path]) -> tuple[Study, ...]:

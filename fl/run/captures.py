@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import RunFolderError
+from hardware.foundation.documents import parse_json
 from hardware.foundation.durable import write_atomically
 from hardware.recording.model import Recording
 from hardware.recording.sigmf_files import Reserved
@@ -70,7 +71,7 @@ class AttemptFiles:
     def events(self) -> list[dict[str, Any]]:
         """The conversation and its outcome."""
         try:
-            events = [json.loads(line) for line in self.journal.read_text(encoding="utf-8").splitlines()]
+            events = [parse_json(line) for line in self.journal.read_text(encoding="utf-8").splitlines()]
             if not events or events[-1]["kind"] != OUTCOME:
                 raise ValueError("it does not say what came of it")
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -141,7 +142,8 @@ def read_array(path: Path) -> NDArray[np.float32]:
             values = np.load(stream, allow_pickle=False)
         if values.dtype != np.float32 or values.ndim != 1:
             raise ValueError(f"it is {values.dtype} of shape {values.shape}")
-    except (OSError, ValueError, EOFError) as error:
+    # The last two: a header that announces more than there is.
+    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from error
     return np.asarray(values)
 

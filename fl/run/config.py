@@ -6,7 +6,6 @@ the key's name before anything is done. A resolved config holds every key, so a 
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from importlib import resources
@@ -25,6 +24,7 @@ from fl.ranges import Count, Decibels, Epsilon, NotNegative, Positive, Scale
 from fl.tracking.tracker import SHIPPED
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, BaselineBudget, PowerControl, Rescale
+from hardware.foundation.documents import DocumentError, parse_toml, read_toml
 from hardware.foundation.sections import Section, as_tuple, choice, explain, nearest
 from hardware.foundation.tables import differing_keys
 
@@ -472,8 +472,8 @@ def _read(source: str) -> dict[str, Any]:
         hint = nearest(source, shipped)
         raise ConfigError(f"no config '{source}': expected a TOML file or one of {', '.join(shipped)}{hint}")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        return read_toml(path)
+    except (DocumentError, OSError) as error:
         raise ConfigError(f"config {path} cannot be read: {error}") from error
 
 
@@ -498,8 +498,8 @@ def apply_override(data: dict[str, Any], override: str) -> None:
     if not separator or not all(names):
         raise ConfigError(f"--set {override}: expected a.b=value, for example --set local.epochs=5")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = parse_toml(f"value = {text}")["value"]
+    except DocumentError:
         value = text.strip()
     place = data
     for name in names[:-1]:

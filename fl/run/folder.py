@@ -21,7 +21,6 @@ import json
 import os
 import secrets
 import shutil
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,13 +32,21 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError, RunFolderError
 from fl.run.config import RunConfig, parse_config
+from hardware.foundation.documents import parse_json, read_arrays, read_json, read_toml
 from hardware.foundation.durable import append_durably, make_folders, sync_folder, write_atomically
+from phy.errors import AirdpError
 
 if TYPE_CHECKING:
     from fl.audit.evidence import UplinkEvidence
 
 
 ALLOCATION = "allocation.json"
+MOST_UPLINKS = 10_000_000
+"""Of a run: what a file says about more of them is damage."""
+_MEASURED = (
+    *("accuracy", "loss", "test_loss", "epsilon", "sigma", "alpha_u", "alpha_cj", "backoff_max", "backed_off"),
+    *("clipped", "weight_received", "step_norm", "seconds", "rounds"),
+)
 _TOKEN = 16
 """Characters that tell scratch folders apart."""
 _MEMORY = "memory."
@@ -93,16 +100,14 @@ class RunFolder:
     def config(self) -> RunConfig:
         """The config that the folder's run was started with."""
         try:
-            return parse_config(
-                tomllib.loads(self.config_path.read_text(encoding="utf-8")), origin=str(self.config_path)
-            )
+            return parse_config(read_toml(self.config_path), origin=str(self.config_path))
         except (OSError, ValueError, ConfigError) as error:
             raise RunFolderError(f"{self.path} is not the folder of a run: {error}") from error
 
     def read_json(self, name: str) -> Any:
         """Content of a JSON file of the folder."""
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
+            return read_json(self.path / name)
         except (OSError, ValueError) as error:
             raise RunFolderError(f"{self.path / name} cannot be read: {error}") from error
 
@@ -114,13 +119,19 @@ class RunFolder:
         """All whole lines of metrics.jsonl; a torn last line (a crash) is left out."""
         if not self.metrics_path.exists():
             return []
-        lines = self.metrics_path.read_bytes().split(b"\n")[:-1]
         try:
-            rows = [json.loads(line) for line in lines]
-        except ValueError as error:
+            rows = [parse_json(line) for line in self.metrics_path.read_bytes().split(b"\n")[:-1]]
+        except (OSError, ValueError) as error:
             raise RunFolderError(f"{self.metrics_path} is damaged: {error}") from error
-        if not all(isinstance(row, dict) and isinstance(row.get("uplink"), int) for row in rows):
+        if not all(isinstance(row, dict) and type(row.get("uplink")) is int for row in rows):
             raise RunFolderError(f"{self.metrics_path} is damaged: a line does not say which uplink it is of")
+        for row in rows:
+            wrong = next((key for key in _MEASURED if key in row and not _is_measured(row[key])), None)
+            if wrong is not None:
+                raise RunFolderError(
+                    f"{self.metrics_path} is damaged: '{wrong}' of uplink {row['uplink']} is no number; "
+                    "restore it, or start anew elsewhere"
+                )
         return rows
 
     def append_metrics(self, row: dict[str, Any]) -> None:
@@ -173,9 +184,9 @@ class RunFolder:
         for uplink in range(1, uplinks + 1):
             path = self.path / "audit" / f"uplink-{uplink:04d}.npz"
             try:
-                with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                    found.append(UplinkEvidence(file["statistics"], file["shifts"], float(file["sigma"])))
-            except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
+                arrays = read_arrays(path, ("statistics", "shifts", "sigma"))
+                found.append(UplinkEvidence(arrays["statistics"], arrays["shifts"], float(arrays["sigma"])))
+            except (OSError, TypeError, ValueError, AirdpError) as error:
                 raise RunFolderError(f"{path} cannot be read: {error}") from error
         return found
 
@@ -184,17 +195,24 @@ class RunFolder:
         if not self.checkpoint_path.exists():
             return None
         try:
-            # Opened here because numpy leaves its own handle open when the archive is damaged.
-            with self.checkpoint_path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                memory = {name.removeprefix(_MEMORY): file[name] for name in file.files if name.startswith(_MEMORY)}
-                checkpoint = Checkpoint(int(file["uplink"]), file["model"], str(file["ledger_head"]), memory)
+            arrays = read_arrays(self.checkpoint_path)
+            memory = {name.removeprefix(_MEMORY): part for name, part in arrays.items() if name.startswith(_MEMORY)}
+            uplink, head = arrays["uplink"].item(), arrays["ledger_head"].item()
+            checkpoint = Checkpoint(int(uplink), arrays["model"], str(head), memory)
             if checkpoint.model.dtype != np.float32 or not np.isfinite(checkpoint.model).all():
                 raise ValueError("its model is not finite float32")
+            if not 0 <= checkpoint.uplink <= MOST_UPLINKS:
+                raise ValueError(f"it is of uplink {checkpoint.uplink}")
             return checkpoint
-        except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
+        except (OSError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise RunFolderError(
                 f"{self.checkpoint_path} is damaged: {error}; restore it or start anew elsewhere"
             ) from error
+
+
+def _is_measured(value: Any) -> bool:
+    """A number, or the text that stands for one that JSON has not."""
+    return (type(value) in (int, float)) or value in ("inf", "-inf", "nan")
 
 
 def is_unused(path: Path) -> bool:

@@ -22,6 +22,7 @@ from fl.errors import ConfigError, RunFolderError
 from fl.import_path import import_object
 from fl.run.config import TORCHVISION, Fading, RunConfig, UplinkKind
 from fl.run.folder import RunFolder
+from hardware.foundation.documents import read_toml
 from hardware.foundation.durable import write_atomically
 from hardware.foundation.tables import differing_keys
 from hardware.lab.file import find_lab
@@ -141,7 +142,7 @@ def _content(key: str, path: Path) -> bytes:
 
 def _read_lab(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except FileNotFoundError as error:
         raise _not_kept(path) from error
     except (OSError, ValueError) as error:

@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import json
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from fl.errors import ConfigError, RunFolderError
 from fl.run.config import RunConfig, load_config, parse_config, shipped_configs
 from fl.run.folder import RunFolder
+from hardware.foundation.documents import DocumentError, read_json, read_toml
 from hardware.foundation.sections import Section, as_tuple, explain, nearest
 
 PLAN_FILE, TIMING_FILE, LOG_FILE = "sweep.json", "timing.json", "dask.log"
@@ -163,8 +163,8 @@ class SweepFolder:
     def plan(self) -> SweepPlan:
         """The plan that the folder was started with."""
         try:
-            return SweepPlan.from_json(json.loads(self.plan_path.read_text(encoding="utf-8")))
-        except (OSError, KeyError, TypeError, ValueError, ConfigError) as error:
+            return SweepPlan.from_json(read_json(self.plan_path))
+        except (OSError, KeyError, TypeError, ValueError, OverflowError, ConfigError) as error:
             raise RunFolderError(f"{self.path} is not the folder of a sweep: {error}") from error
 
     def run_folder(self, point: Point, trial: int) -> RunFolder:
@@ -227,8 +227,8 @@ def _read(source: str, path: Path) -> dict[str, Any]:
             f"no sweep or config '{source}': expected a TOML file or one of {', '.join(known)}{nearest(source, known)}"
         )
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        return read_toml(path)
+    except (DocumentError, OSError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
 
 

@@ -21,7 +21,6 @@ A lab file is TOML:
 Sections for one backend are ignored by the others, so that a lab file moves from one to another as it is.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
+from hardware.foundation.documents import DocumentError, read_toml
 from hardware.foundation.sections import Finite, Pair, Positive, Section, choice, explain, nearest
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab, LabRadio, Role
@@ -79,7 +79,7 @@ class _RadioSection(Section):
     """Different for every radio of the lab."""
     role: Annotated[Role, choice(Role)]
     """`ps`: the parameter server; `client`; `jammer`; `observer`: listens only, see the option of `airdp validate`."""
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Of radios of this kind, named NAME-1, NAME-2, …; not given: one, named NAME."""
     address: str = ""
     """Where the backend finds the radio, for backends of hardware; a radio with an address has no count."""
@@ -143,8 +143,8 @@ def on_backend(lab: Lab, backend: str) -> Lab:
 def load_lab(path: Path) -> Lab:
     """Read a lab file; raises `LabFileError` with every problem in one line."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        data = read_toml(path)
+    except (DocumentError, OSError) as error:
         raise LabFileError(f"lab file {path} cannot be read: {error}") from error
     return parse_lab(data, str(path))
 

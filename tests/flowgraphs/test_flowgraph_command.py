@@ -1,8 +1,8 @@
 """`airdp flowgraph` as a user meets it."""
 
 import json
-import re
 import os
+import re
 import signal
 import socket
 import subprocess

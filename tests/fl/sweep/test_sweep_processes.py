@@ -244,6 +244,10 @@ def test_workers_do_not_outlive_a_sweep_that_is_killed(home: Path) -> None:
         sweep.wait_for((home / "killed").exists)
         workers = workers_of(sweep.process.pid)
         assert len(workers) == 1
+        # Nobody can connect to a sweep on one machine: neither by TCP nor by a socket that has a name.
+        for process in (psutil.Process(sweep.process.pid), *workers):
+            assert process.net_connections("inet") == []
+            assert [one for one in process.net_connections("unix") if one.laddr] == []
         sweep.process.kill()
         assert gone(workers)
 

@@ -1,0 +1,246 @@
+"""Hostile files: whatever a reader is given, it reads it or refuses it with an error of ours.
+
+AIRDP_FUZZ=N sets the number of inputs of each format (default 1,000), AIRDP_FUZZ_SEED the seed. `make fuzz` goes on for
+an hour, with a new seed in each round.
+"""
+
+import contextlib
+import io
+import json
+import math
+import os
+import random
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+
+from calibration.diagnostics import diagnose_silence
+from calibration.noise import noise_of
+from calibration.record import new_record, parse_record, save_record
+from calibration.silence import observe_silence
+from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
+from fl.privacy.ledger_rows import encode
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
+from fl.privacy.statement import state_privacy
+from fl.run.config import load_config
+from fl.run.folder import Checkpoint, RunFolder
+from fl.sweep.plan import SweepFolder, load_plan
+from hardware.foundation.documents import read_arrays
+from hardware.lab.file import load_lab
+from hardware.radio.settings import RadioSettings
+from phy.errors import AirdpError
+from tests.calibration.silences import SMALL, white
+from tests.conftest import REPOSITORY, TINY
+from tests.fuzz.mutation import mutate_bytes, mutate_value
+
+COUNT = int(os.environ.get("AIRDP_FUZZ", "1000"))
+SEED = int(os.environ.get("AIRDP_FUZZ_SEED", "13"))
+pytestmark = pytest.mark.timeout(60 + COUNT // 10)
+Read = Callable[[bytes], object]
+
+
+def attack(name: str, seeds: list[bytes], make: Callable[[bytes, random.Random], bytes], read: Read) -> None:
+    """Refused or read, `COUNT` times; and not always the same, or the mutations would show nothing."""
+    draw = random.Random(f"{name} {SEED}")
+    refused = 0
+    for number in range(COUNT):
+        content = make(draw.choice(seeds), draw)
+        try:
+            read(content)
+        except AirdpError:
+            refused += 1
+        except BaseException as error:
+            error.add_note(f"input {number} of {name}, seed {SEED}: {content[:500]!r}")
+            raise
+    assert refused > 0
+    if COUNT >= 1000:
+        assert refused < COUNT
+
+
+def values_of(load: Callable[[str], Any], dump: Callable[[Any], str]) -> Callable[[bytes, random.Random], bytes]:
+    """Half of the inputs are changed as bytes, half as values and written again."""
+
+    def make(content: bytes, draw: random.Random) -> bytes:
+        if draw.random() < 0.5:
+            return mutate_bytes(content, draw)
+        with contextlib.suppress(TypeError, ValueError):
+            return dump(mutate_value(load(content.decode()), draw)).encode(errors="surrogatepass")
+        return mutate_bytes(content, draw)
+
+    return make
+
+
+def load_toml(text: str) -> Any:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
+TOML = values_of(load_toml, tomli_w.dumps)
+JSON = values_of(json.loads, json.dumps)
+
+
+def of_file(path: Path, read: Callable[[Path], object]) -> Read:
+    def reading(content: bytes) -> object:
+        path.write_bytes(content)
+        return read(path)
+
+    return reading
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+def test_configs(tmp_path: Path) -> None:
+    seeds = [tomli_w.dumps(TINY).encode(), *(path.read_bytes() for path in (REPOSITORY / "fl/configs").glob("*.toml"))]
+    attack("config", seeds, TOML, of_file(tmp_path / "c.toml", lambda path: load_config(str(path)).digest()))
+
+
+def test_labs(tmp_path: Path) -> None:
+    seeds = [path.read_bytes() for path in (REPOSITORY / "hardware/labs").glob("*.toml")]
+    attack("lab", seeds, TOML, of_file(tmp_path / "lab.toml", load_lab))
+
+
+def test_sweep_files(tmp_path: Path) -> None:
+    seeds = [path.read_bytes() for path in (REPOSITORY / "fl/configs/sweeps").glob("*-quick.toml")]
+    attack("sweep file", seeds, TOML, of_file(tmp_path / "s.toml", lambda path: load_plan(str(path))))
+
+
+def test_sweep_folders(tmp_path: Path) -> None:
+    seeds = [json.dumps(load_plan("quickstart").to_json()).encode()]
+    attack("sweep folder", seeds, JSON, of_file(tmp_path / "sweep.json", lambda path: SweepFolder(tmp_path).plan()))
+
+
+def small_ledger(path: Path) -> bytes:
+    header = LedgerHeader((40, 60), 1e-5, Label.CLIENT, Neighbours.ZERO_OUT, "c0ffee")
+    with Ledger.create(path, header) as ledger:
+        for uplink in (1, 2):
+            one = RoundMechanism(
+                uplink,
+                (1.0, 0.3),
+                0.25,
+                SigmaOrigin.MEASURED,
+                False,
+                1.0,
+                1e-5,
+                0.5,
+                0.1,
+                1.0,
+                bounds=(("gain", 1e-9),),
+            )
+            ledger.account(ledger.authorise(one), one)
+    return path.read_bytes()
+
+
+def resigned(content: bytes, draw: random.Random) -> bytes:
+    """Rows with odd values and the right hashes, as one who knows the format could write them."""
+    rows = [json.loads(line) for line in content.splitlines()]
+    changed = mutate_value(rows, draw)
+    if not isinstance(changed, list):
+        return mutate_bytes(content, draw)
+    head, lines = "0" * 64, []
+    for seq, row in enumerate(changed):
+        if not isinstance(row, dict):
+            continue
+        linked = {**{key: part for key, part in row.items() if key != "hash"}, "seq": seq, "prev": head}
+        try:
+            line, head = encode(linked)
+        except (TypeError, ValueError):
+            return mutate_bytes(content, draw)
+        lines.append(line)
+    return b"".join(lines)
+
+
+def use_ledger(path: Path) -> None:
+    """All that a run and a reader do with it: whatever it says, epsilon is a number and not below zero."""
+    path.with_name(path.name + ".next").unlink(missing_ok=True)
+    contents = read_ledger(path)
+    with Ledger.open(path, resumed=False) as ledger:
+        assert not np.isnan(ledger.losses).any()
+    stated = state_privacy(
+        contents.mechanisms,
+        contents.header.sizes_array,
+        label=contents.header.label,
+        neighbours=contents.header.neighbours,
+        delta=contents.header.delta,
+    )
+    assert all(epsilon >= 0 and not math.isnan(epsilon) for epsilon in stated.epsilon.values())
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("make", [mutate_bytes, resigned], ids=["bytes", "signed again"])
+def test_ledgers(tmp_path: Path, make: Callable[[bytes, random.Random], bytes]) -> None:
+    attack(f"ledger {make.__name__}", [small_ledger(tmp_path / "l")], make, of_file(tmp_path / "l", use_ledger))
+
+
+def test_calibration_records(tmp_path: Path) -> None:
+    silence = observe_silence(white(32, np.random.default_rng(100), SMALL), SMALL)
+    settings = RadioSettings(5e6, 2.45e9, 2.45e9, 5e6, -10.0, 40.0)
+    noise, diagnostics = noise_of(silence), diagnose_silence(silence)
+    save_record(new_record("ps", settings, SMALL, noise, diagnostics, datetime.now(UTC)), tmp_path / "r")
+    attack("record", [(tmp_path / "r").read_bytes()], JSON, lambda content: parse_record(content, "the record"))
+
+
+def test_metrics(tmp_path: Path) -> None:
+    row = {"uplink": 1, "rounds": 2, "accuracy": 0.5, "loss": "inf", "epsilon": 1.5, "diagnostics": {"nmse_db": -20.0}}
+    seeds = [(json.dumps(row) + "\n").encode() * 3]
+    folder = RunFolder(tmp_path)
+    lines = values_of(
+        lambda text: [json.loads(line) for line in text.splitlines()],
+        lambda rows: "".join(json.dumps(one) + "\n" for one in rows),
+    )
+    attack("metrics", seeds, lines, of_file(folder.metrics_path, lambda path: folder.metrics()))
+
+
+def arrays_changed(content: bytes, draw: random.Random) -> bytes:
+    """Archives with other arrays in them, written anew so that their checksums are right; and changed bytes."""
+    if draw.random() < 0.4:
+        return mutate_bytes(content, draw)
+    with np.load(io.BytesIO(content)) as file:
+        arrays = {name: file[name] for name in file.files}
+    name = draw.choice(list(arrays))
+    odd: list[Any] = [
+        np.array(10**17), np.array(-1), np.array(1e300), np.array(np.nan), np.array("x"), np.zeros(0), np.zeros((2, 3)),
+        np.array([10**18]), np.array(True), np.zeros(5, np.complex64), np.array([b"x"]), np.array(["a" * 1000]),
+        np.full(3, np.inf, np.float32),
+    ]  # fmt: skip
+    if draw.random() < 0.2:
+        del arrays[name]
+    else:
+        arrays[name] = draw.choice(odd)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def test_checkpoints(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.save_checkpoint(Checkpoint(3, np.linspace(-1, 1, 200).astype(np.float32), "a" * 64))
+    seeds = [folder.checkpoint_path.read_bytes()]
+    attack("checkpoint", seeds, arrays_changed, of_file(folder.checkpoint_path, lambda path: folder.load_checkpoint()))
+
+
+def test_an_archive_that_grows_beyond_reason_is_refused(tmp_path: Path) -> None:
+    """A bomb: zeros of which a thousandth is left. And a header that announces more than there is."""
+    path = tmp_path / "bomb.npz"
+    import zipfile
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + zlib.compress(b"")[:2])
+    with pytest.raises(AirdpError):
+        read_arrays(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (100000000000000000,), }"
+        padded = header + b" " * (117 - len(header)) + b"\n"
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded)
+    with pytest.raises(AirdpError):
+        read_arrays(path)
