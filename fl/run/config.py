@@ -24,7 +24,7 @@ from fl.ranges import Count, Decibels, Epsilon, NotNegative, Positive, Scale
 from fl.tracking.tracker import SHIPPED
 from fl.uplink.jammer import FactorOn, JammerRole
 from fl.uplink.modes import Backoff, BaselineBudget, PowerControl, Rescale
-from hardware.foundation.documents import DocumentError, parse_toml, read_toml
+from hardware.foundation.documents import DocumentError, is_file, parse_toml, read_toml
 from hardware.foundation.sections import Section, as_tuple, choice, explain, nearest
 from hardware.foundation.tables import differing_keys
 
@@ -174,7 +174,7 @@ class UplinkConfig(Section):
     """[uplink] How many uplinks, and through what."""
 
     kind: Annotated[UplinkKind, choice(UplinkKind)] = UplinkKind.SYMBOL
-    uplinks: Count = 80
+    uplinks: Annotated[int, Field(ge=1, le=10_000_000)] = 80
     """M: the number of uplinks, for which noise is sized."""
     stop_after: Annotated[int, Field(ge=0)] = 0
     """End the run after this many uplinks although noise is sized for M; 0 means run all M."""
@@ -258,7 +258,7 @@ class JammerConfig(Section):
     """[jammer] Who adds noise, and how much above the bound."""
 
     role: Annotated[JammerRole, choice(JammerRole)] = JammerRole.NONE
-    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    factor: Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)] = 1.0
     """By how much the jammer exceeds what the theorem asks for; the paper's experiments use 7."""
     factor_on: Annotated[FactorOn, choice(FactorOn)] = FactorOn.AMPLITUDE
     gain_db: Decibels = 0.0
@@ -468,7 +468,7 @@ def load_config(
 def _read(source: str) -> dict[str, Any]:
     shipped = shipped_configs()
     path = shipped.get(source, Path(source))
-    if not path.is_file():
+    if not is_file(path):
         hint = nearest(source, shipped)
         raise ConfigError(f"no config '{source}': expected a TOML file or one of {', '.join(shipped)}{hint}")
     try:

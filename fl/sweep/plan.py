@@ -25,7 +25,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from fl.errors import ConfigError, RunFolderError
 from fl.run.config import RunConfig, load_config, parse_config, shipped_configs
 from fl.run.folder import RunFolder
-from hardware.foundation.documents import DocumentError, read_json, read_toml
+from hardware.foundation.documents import DocumentError, is_file, read_json, read_toml
 from hardware.foundation.sections import Section, as_tuple, explain, nearest
 
 PLAN_FILE, TIMING_FILE, LOG_FILE = "sweep.json", "timing.json", "dask.log"
@@ -221,7 +221,7 @@ def load_plan(source: str, overrides: Iterable[str] = (), trials: int | None = N
 
 
 def _read(source: str, path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not is_file(path):
         known = [*shipped_sweeps(), *shipped_configs()]
         raise ConfigError(
             f"no sweep or config '{source}': expected a TOML file or one of {', '.join(known)}{nearest(source, known)}"

@@ -27,6 +27,14 @@ class DocumentError(AirdpError, ValueError):
     """A file that cannot be read as what it should be."""
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have is not one."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file. Raises `DocumentError`, or OSError where there is no such file."""
     return parse_toml(_text(_bounded(path)))
