@@ -67,7 +67,6 @@ def parse_json(content: bytes | str, *, unique: bool = False) -> Any:
     try:
         value = json.loads(
             content if isinstance(content, str) else _text(content),
-            parse_constant=_constant,
             object_pairs_hook=_unique if unique else None,
         )
     except RecursionError as error:
@@ -115,10 +114,6 @@ def _text(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise DocumentError(f"it is not UTF-8 text: {error}") from error
-
-
-def _constant(name: str) -> float:
-    raise DocumentError(f"{name} is not a number of JSON")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
