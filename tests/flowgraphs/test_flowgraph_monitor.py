@@ -163,3 +163,21 @@ def test_the_window_shows_what_is_received_and_changes_with_it(screen: str, stre
                 assert len(np.unique(quarter.reshape(-1, 3), axis=0)) > 10
     # SIGTERM is how a window is closed from outside.
     assert graph.exit_code == 0
+
+
+def fills(width: int, height: int) -> Callable[[Picture], bool]:
+    """Is a window of this size in the corner of the screen, and nothing beside it?"""
+
+    def shows(picture: Picture) -> bool:
+        seen = np.argwhere(picture.any(axis=2))
+        return bool(seen.size) and tuple(seen.max(axis=0) + 1) == (height, width)
+
+    return shows
+
+
+def test_the_window_opens_as_large_as_the_guide_shows_it(screen: str, tmp_path: Path, streams: Streams) -> None:
+    """Where no size is remembered. As small as Qt makes it, it would be 634 x 430 with scroll bars."""
+    (tmp_path / "GNU Radio" / "ps_monitor.conf").unlink()
+    with FlowgraphProcess(build("ps_monitor"), {"samples_in": streams.address("monitor")}) as graph:
+        picture = eventually(graph, screen, fills(1280, 800))
+        assert not fills(634, 430)(picture)
