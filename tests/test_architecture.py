@@ -26,6 +26,7 @@ NAMED_ELSEWHERE = {
     ("flowgraphs/", "gnuradio"): "the package is about GNU Radio: how it is found, installed and started",
     ("fl/bench/", "gnuradio"): "GNU Radio is what the modem and the way of samples are compared with",
     ("fl/bench/", "pluto"): "the emulated Plutos are measured through libiio, as a user of them would",
+    ("fl/bench/", "usrp"): "the emulated USRPs are measured through libuhd, as a user of them would",
     ("fl/bench/", "loopback"): "a shipped lab",
     ("fl/cli/labs/flowgraph.py", "gnuradio"): "the editor is GNU Radio's",
     ("fl/cli/labs/flowgraph.py", "pluto"): "what 0 dB means for that device",

@@ -14,6 +14,7 @@ from fl.bench.paper_uplink import paper_uplink
 from fl.bench.radio_uplink import radio_uplink, radio_uplink_multipath
 from fl.bench.sync import sync
 from fl.bench.virtual_radios import missing_libiio, virtual_radios
+from fl.bench.virtual_usrps import missing_uhd, virtual_usrps
 from fl.bench.zeromq import zeromq
 
 
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "live-page": Benchmark(live_page),
     "free-clocks": Benchmark(clocks),
     "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
+    "virtual-usrp": Benchmark(virtual_usrps, missing_uhd),
     "modem": Benchmark(modem, missing_gnuradio),
     "sync": Benchmark(sync, missing_gnuradio),
     "zeromq": Benchmark(zeromq, missing_gnuradio),

@@ -1,0 +1,74 @@
+"""Datagrams that no client sends, at every port: the server keeps serving, and nothing grows."""
+
+import gc
+import random
+import socket
+import struct
+import time
+from pathlib import Path
+
+from hardware.virtual.usrp2.emulator import Emulator
+from hardware.virtual.usrp2.port import COMMANDS, CONTROL, PORTS, TX
+from hardware.virtual.usrp2.side_channel import ask
+from hardware.virtual.usrp2.tx_queue import LARGEST_QUEUE_BYTES
+from tests.hardware.virtual.usrp2.uhd_client import make_lab
+
+DATAGRAMS = 3000
+"""100,000 of them take less than 10 s; here they are to be quicker still."""
+
+
+def datagram(rng: random.Random, port: int) -> bytes:
+    """Noise, or something that is nearly right for the port."""
+    kind = rng.randrange(4)
+    if kind == 0:
+        return rng.randbytes(rng.choice((0, 1, 3, 4, 8, 15, 16, 35, 36, 37, 100, 1472, 9000)))
+    words = [rng.choice((0, 1, 0xFFFFFFFF, rng.getrandbits(32))) for _ in range(rng.randrange(1, 12))]
+    if port == CONTROL:
+        return struct.pack(">III", 12, rng.choice(b"arihsluv~ "), rng.getrandbits(32)) + rng.randbytes(24)
+    if port == COMMANDS:
+        header = 6 << 28 | rng.choice((0, 1 << 20)) | rng.choice((4, 6))
+        return struct.pack(">II", rng.getrandbits(32), header) + rng.randbytes(rng.choice((8, 16)))
+    if port == TX:
+        payload = rng.randbytes(4 * rng.randrange(300))
+        header = rng.getrandbits(32) & 0x1FFF0000 | (len(payload) // 4 + rng.randrange(6))
+        return struct.pack(">II", rng.getrandbits(32), header) + payload
+    return struct.pack(f">{len(words)}I", *words)
+
+
+def resident_kib() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def test_a_storm_of_datagrams_leaves_the_server_serving() -> None:
+    rng = random.Random(1)
+    with Emulator(make_lab(1), seed=1) as emulator, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        host = emulator.uris["ps"].removeprefix("addr=")
+        before = resident_kib()
+        for number in range(DATAGRAMS):
+            port = rng.choice(PORTS)
+            sock.sendto(datagram(rng, port), (host, port))
+            if number % 50 == 0:
+                # Not faster than they are taken: what a full socket refuses tries nothing.
+                ask(f"addr={host}")
+        gc.collect()
+        assert answers(host)
+        # Queues are bounded: what waits for its time stays within them.
+        assert resident_kib() - before < (3 * LARGEST_QUEUE_BYTES + (64 << 20)) // 1024
+        assert ask(emulator.uris["client-1"])["name"] == "client-1"
+
+
+def answers(host: str) -> bool:
+    """Whether the box says hello to a client."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(1.0)
+        hello = struct.pack(">III", 12, ord("a"), 7).ljust(36, b"\0")
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            sock.sendto(hello, (host, CONTROL))
+            try:
+                answer = sock.recv(9216)
+            except TimeoutError:
+                continue
+            return struct.unpack_from(">III", answer) == (12, ord("A"), 7)
+    return False
