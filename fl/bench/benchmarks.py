@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fl.bench.clocks import clocks
+from fl.bench.control_link import control_link
 from fl.bench.gnuradio_side import missing_gnuradio
 from fl.bench.live_page import live_page
 from fl.bench.local_round import local_round
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "radio-uplink-multipath": Benchmark(radio_uplink_multipath),
     "live-page": Benchmark(live_page),
     "free-clocks": Benchmark(clocks),
+    "control-link": Benchmark(control_link),
     "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
     "virtual-usrp": Benchmark(virtual_usrps, missing_uhd),
     "modem": Benchmark(modem, missing_gnuradio),
