@@ -1,5 +1,6 @@
 """Models: the paper's MLP, or any `nn.Module` by import path, as flat parameter vectors."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,13 @@ def mlp_layers(model: MLP, vector: Vector) -> tuple[torch.Tensor, ...]:
 def flatten(model: nn.Module) -> Vector:
     """Parameters as one float32 vector (d,), a copy."""
     return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
+
+
+def model_at(model: nn.Module, vector: Vector) -> nn.Module:
+    """A copy of `model` with the parameters `vector` (d,)."""
+    made = copy.deepcopy(model)
+    unflatten_into(made, vector)
+    return made
 
 
 def unflatten_into(model: nn.Module, vector: Vector) -> None:

@@ -12,7 +12,7 @@ from fl.report.curves import draw_study
 from fl.report.page import Chapter, render
 from fl.report.sources import Study, read_studies
 from fl.report.summary import Summary, summarise_study
-from fl.run.versions import package_version
+from fl.versions import package_version
 from hardware.foundation.durable import write_atomically
 
 

@@ -116,7 +116,7 @@ def assemble(config: RunConfig) -> Parts:
     sizes, coordinates = learner.partition.sizes, learner.start.size
     allocation = make_allocation(config, sizes, coordinates)
     inputs = gather(config, learner.model)
-    calibration = _calibration(config, inputs)
+    calibration = calibration_of(config, inputs)
     return Parts(
         inputs=inputs,
         calibration=calibration,
@@ -172,7 +172,7 @@ def make_canaries(config: RunConfig, sizes: NDArray[np.int64], coordinates: int)
     return Canaries(config.audit.canaries, coordinates, tuple(int(size) for size in sizes), config.seed)
 
 
-def _calibration(config: RunConfig, inputs: Inputs) -> CalibrationCheck | None:
+def calibration_of(config: RunConfig, inputs: Inputs) -> CalibrationCheck | None:
     """The calibration that [radio] names, seen to be usable today."""
     if inputs.calibration is None:
         return None

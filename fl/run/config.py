@@ -465,6 +465,25 @@ def load_config(
     return parse_config(data, origin=origin or source)
 
 
+def resolve_config(
+    config: "RunConfig | Mapping[str, Any] | str | Path", overrides: Mapping[str, Any] | None = None
+) -> RunConfig:
+    """What a Python caller gave: a `RunConfig`, a mapping with its sections, or a shipped name or path.
+
+    overrides: keys by dotted name (`{"local.epochs": 5}`) or by section, laid over it.
+    """
+    if isinstance(config, str | Path):
+        return load_config(str(config), tables=[overrides or {}], origin=str(config))
+    if isinstance(config, RunConfig):
+        if not overrides:
+            return config
+        config = config.model_dump(mode="json")
+    data: dict[str, Any] = {}
+    for table in (config, overrides or {}):
+        _lay_over(data, table, "config")
+    return parse_config(data)
+
+
 def _read(source: str) -> dict[str, Any]:
     shipped = shipped_configs()
     path = shipped.get(source, Path(source))

@@ -85,14 +85,14 @@ class Inputs:
         return dict(kept["sha256"])
 
 
-def gather(config: RunConfig, model: nn.Module) -> Inputs:
-    """The inputs of a run of `config`, whose model is `model`."""
+def gather(config: RunConfig, model: nn.Module | None) -> Inputs:
+    """The inputs of a run of `config`, whose model is `model`; None where learning is not the config's business."""
     sha256: dict[str, str] = {}
     if config.uplink.kind is UplinkKind.SYMBOL and config.channel.fading is Fading.FILE:
         sha256["channel.path"] = _sha256(_content("channel.path", Path(config.channel.path)))
-    if config.model.module:
+    if model is not None and config.model.module:
         sha256["model.module"] = _sha256(_content("model.module", _source_of("model.module", type(model))))
-    for key, path in _own_code(config).items():
+    for key, path in ({} if model is None else _own_code(config)).items():
         sha256[key] = _sha256(_content(key, _source_of(key, import_object(key, path))))
     calibration = read_record(Path(config.radio.calibration)) if config.radio.calibration else None
     if calibration is not None:

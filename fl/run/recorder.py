@@ -18,7 +18,7 @@ from fl.nodes.journal.watch import Watcher
 from fl.nodes.radio_uplink import RadioUplink
 from fl.run.captures import OUTCOME, START, AttemptFiles, CaptureFolder, Reservations, values_digest, write_journal
 from fl.run.config import Record, RunConfig
-from fl.run.versions import package_version, source_commit
+from fl.versions import package_version, source_commit
 from hardware.lab.opened import OpenLab
 from hardware.radio.contract import Radio
 from hardware.radio.errors import HardwareError

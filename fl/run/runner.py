@@ -17,48 +17,46 @@ other: then only those in work are in memory.
 import hashlib
 import math
 import time
+from base64 import b64encode
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from fl.audit.canaries import canaried_update
 from fl.audit.evidence import uplink_evidence
 from fl.errors import ModelError, RunFolderError
+from fl.learning.model import model_at
 from fl.learning.server.algorithms import ServerState, advance
 from fl.learning.workforce import Workforce, cores
-from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.clipping import BoundedUpdate
-from fl.privacy.conditions import JammerTrust, View
-from fl.privacy.ledger import Ledger, LedgerHeader
+from fl.privacy.conditions import View
+from fl.privacy.ledger import Ledger
 from fl.privacy.liu_simeone import state_published
-from fl.privacy.mechanism import RoundMechanism
-from fl.privacy.sensitivity import Label
-from fl.privacy.statement import PrivacyStatement, delta_left, json_number, state_privacy
+from fl.privacy.statement import PrivacyStatement, json_number
 from fl.random_streams import Stream, generator
 from fl.run.apart.attendance import NodesElsewhere, attending
 from fl.run.apart.uplink import make_apart_uplink
 from fl.run.assemble import Parts, assemble, assemble_server
+from fl.run.charging import ChargedUplink, begin_folder
 from fl.run.config import RunConfig
-from fl.run.delta_split import split_delta
 from fl.run.folder import ALLOCATION, Checkpoint, RunFolder, created, is_unused, locked
 from fl.run.journal import RunJournal, journal_of
-from fl.run.versions import versions
 from fl.tracking.tracker import Tracked, flattened, make_trackers, tracking
 from fl.uplink.attempts import attempt_uplink
-from fl.uplink.contract import Aggregate, UnprotectedError, Updates, Uplink, UplinkPlan
+from fl.uplink.contract import Aggregate, Updates, Uplink, UplinkPlan
 from fl.uplink.liu_simeone import Allocation
 from fl.uplink.modes import Rescale
-from hardware.foundation.durable import write_atomically
 
 FINISHED, BUDGET_SPENT = "finished", "budget spent"
-_BUDGET_TOLERANCE = 1e-9
-"""Relative; noise sized for exactly the budget must not be refused for rounding."""
+_NO_NUMBERS = ("label", "diagnostics")
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class RunResult:
 
     allocation, published: of a run under a baseline's power control, what it planned for all uplinks, and the epsilon
     that its authors would state for what was sent. transmissions_unaccounted: of those that were charged, how many were
-    cut off, and count without the jammer.
+    cut off, and count without the jammer. score: what `accuracy` is. model: with the parameters of the last uplink.
     """
 
     out: Path
@@ -115,12 +113,40 @@ class RunResult:
     privacy: tuple[PrivacyStatement, ...]
     allocation: Allocation | None
     published: PrivacyStatement | None
+    score: str
+    model: nn.Module = field(repr=False, compare=False)
+
+    @property
+    def history(self) -> dict[str, NDArray[np.float64]]:
+        """Every number of metrics.jsonl by name, an entry for each uplink; NaN where there was none."""
+        kept = RunFolder(self.out).metrics()
+        rows = [{**row, **row["diagnostics"]} for row in kept]
+        names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in _NO_NUMBERS]
+        return {name: np.array([_as_float(row.get(name)) for row in rows]) for name in names}
+
+    def _repr_html_(self) -> str:
+        """A table and the learning curve, for notebooks."""
+        claimed = self.privacy[0]
+        facts = {
+            f"test {self.score}": f"{self.accuracy:.4g}",
+            "uplinks": f"{self.uplinks} ({self.status})",
+            **{f"ε, {claimed.label.value}, {name.value}": f"{value:.4g}" for name, value in claimed.epsilon.items()},
+            "ε holds for": claimed.conditions,
+            "folder": str(self.out),
+        }
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts.items())
+        picture = RunFolder(self.out).figures_path / "learning.png"
+        if not picture.exists():
+            return f"<table>{rows}</table>"
+        encoded = b64encode(picture.read_bytes()).decode()
+        return f'<table>{rows}</table><img alt="learning curve" src="data:image/png;base64,{encoded}">'
 
     def to_json(self) -> dict[str, Any]:
         """The object that `airdp run --json` prints."""
         claimed = self.privacy[0].to_json()
         return {
             "accuracy": self.accuracy,
+            "score": self.score,
             "loss": None if math.isnan(self.loss) else json_number(self.loss),
             "test_loss": json_number(self.test_loss),
             "rounds": self.rounds,
@@ -222,35 +248,21 @@ def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> No
         raise RunFolderError(f"{folder.path} holds another run (differs in {others}): choose another folder with --out")
     if not resume:
         raise RunFolderError(
-            f"{folder.path} already holds this run: add --resume to go on, or choose another folder with --out"
+            f"{folder.path} already holds this run: add --resume (in Python: resume=True) to go on, or choose another "
+            "folder with --out"
         )
-
-
-def ledger_header(config: RunConfig, sizes: NDArray[np.int64], view: View) -> LedgerHeader:
-    """What the ledger of a run says first."""
-    split = split_delta(config)
-    return LedgerHeader(
-        sizes=tuple(int(size) for size in sizes),
-        delta=config.privacy.delta,
-        label=config.label,
-        neighbours=config.privacy.neighbours,
-        config_sha256=config.digest(),
-        view=view,
-        jammer=JammerTrust(config.jammer.role.value),
-        delta_bounds=split.bounds,
-        confidence=split.confidence,
-    )
 
 
 def _create(folder: RunFolder, config: RunConfig, parts: Parts, view: View) -> None:
     with created(folder.path) as scratch:
-        write_atomically(scratch.config_path, config.to_toml().encode())
-        scratch.write_json("versions.json", versions())
-        parts.inputs.keep(scratch)
+        begin_folder(scratch, config, parts.inputs, parts.sizes, view)
         scratch.write_json("partition.json", {"data_sha256": parts.dataset.fingerprint(), **parts.statistics})
         if parts.allocation is not None:
             scratch.write_json(ALLOCATION, parts.allocation.to_json())
-        Ledger.create(scratch.ledger_path, ledger_header(config, parts.sizes, view)).close()
+
+
+def _as_float(value: Any) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _json_ready(value: Any) -> Any:
@@ -288,6 +300,7 @@ class _Run:
             config_sha256=config.digest(),
             seen=None if self.checkpoint is None else self.checkpoint.ledger_head,
         )
+        self.air = ChargedUplink(uplink, self.ledger, journal, config, parts.sizes)
 
     def _check_folder(self) -> None:
         partition = self.folder.read_json("partition.json")
@@ -334,7 +347,7 @@ class _Run:
         ready = dict(self._updates(state.model, number, range(len(self.parts.clients)))) if early else None
 
         def carry(plan: UplinkPlan) -> Checkpoint | None:
-            if self._exceeds_budget(plan.mechanism):
+            if self.air.exceeds_budget(plan.mechanism):
                 return None
             if elsewhere:
                 return self._uplink(state, plan, ())
@@ -350,46 +363,9 @@ class _Run:
     def _ages(self) -> bool:
         return self.uplink.channel_ages
 
-    def _losses(self, mechanism: RoundMechanism) -> NDArray[np.float64]:
-        return mechanism.losses(self.parts.sizes, self.config.label, self.config.privacy.neighbours)
-
-    def _epsilon(self, *planned: RoundMechanism) -> float:
-        """Of all uplinks, charged and planned, at what their bounds leave of delta."""
-        losses = sum((self._losses(mechanism) for mechanism in planned), self.ledger.losses)
-        left = delta_left(self.config.privacy.delta - self.ledger.bounds_delta, planned)
-        if left <= 0.0:
-            return math.inf
-        return epsilon_of_loss(self.config.privacy.accountant, float(losses.max()), left)
-
-    def _exceeds_budget(self, mechanism: RoundMechanism) -> bool:
-        """Whether the uplink, sent as it is planned, would spend more than the budget.
-
-        The plan counts on the jammer. An uplink that is cut off counts without it, so a crash may exceed the budget:
-        the ledger and every statement then show that, and nothing more is sent.
-        """
-        budget = self.config.privacy.budget_epsilon
-        return budget > 0 and self._epsilon(mechanism) > budget * (1 + _BUDGET_TOLERANCE)
-
     def _uplink(self, state: Checkpoint, plan: UplinkPlan, updates: Updates) -> Checkpoint:
         started = time.perf_counter()
-        rows: list[int] = []
-
-        def authorise() -> str:
-            self.journal.reserve()
-            rows.append(self.ledger.authorise(plan.mechanism))
-            row = self.ledger.last_line
-            self.journal.authorised(plan.uplink, rows[0])
-            return row
-
-        try:
-            aggregate = self.uplink.exchange(plan, updates, authorise)
-        except UnprotectedError as error:
-            self.ledger.account(rows[0], error.mechanism)
-            self.uplink.settled(error.mechanism)
-            raise
-        # Measured noise may turn out below the plan's: on disk before anything else happens.
-        self.ledger.account(rows[0], aggregate.mechanism)
-        self.uplink.settled(aggregate.mechanism)
+        aggregate = self.air.exchange(plan, updates)
         self._keep_evidence(plan, aggregate)
         before_step = ServerState(state.model, state.memory)
         stepped = advance(self.parts.algorithm, before_step, aggregate.values, plan.uplink)
@@ -454,7 +430,7 @@ class _Run:
             accuracy=test.accuracy,
             loss=self._training_loss(model),
             test_loss=test.loss,
-            epsilon=self._epsilon(),
+            epsilon=self.air.epsilon(),
             label=self.config.label.value,
             sigma=aggregate.mechanism.sigma,
             alpha_u=plan.alpha_u,
@@ -479,7 +455,6 @@ class _Run:
     def _finish(self, state: Checkpoint, status: str) -> RunResult:
         test = self.parts.scores(state.model, self.parts.test)
         mechanisms = list(self.ledger.mechanisms.values())
-        labels = [self.config.label, *(label for label in Label if label is not self.config.label)]
         delta, allocation = self.config.privacy.delta, self.parts.allocation
         result = RunResult(
             out=self.folder.path,
@@ -492,20 +467,11 @@ class _Run:
             transmissions_charged=len(mechanisms),
             transmissions_unaccounted=self.ledger.unaccounted,
             model_sha256=hashlib.sha256(state.model.tobytes()).hexdigest(),
-            privacy=tuple(
-                state_privacy(
-                    mechanisms,
-                    self.parts.sizes,
-                    label=label,
-                    neighbours=self.config.privacy.neighbours,
-                    delta=delta,
-                    unaccounted=self.ledger.unaccounted,
-                    jammer=JammerTrust(self.config.jammer.role.value),
-                )
-                for label in labels
-            ),
+            privacy=self.air.statements(),
             allocation=allocation,
             published=None if allocation is None else state_published(mechanisms, self.parts.sizes, delta=delta),
+            score=self.parts.dataset.target.score,
+            model=model_at(self.parts.model, state.model),
         )
         from fl.run.figures import draw_run
 

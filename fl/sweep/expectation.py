@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from fl.run.config import RunConfig
-from fl.run.versions import PACKAGES, package_version
 from fl.startup import PACKAGES as OWN_PACKAGES
 from fl.startup import check_one_place
+from fl.versions import PACKAGES, package_version
 from phy.errors import AirdpError
 
 

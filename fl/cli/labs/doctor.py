@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from fl.cli.output import RESULTS, print_json
-from fl.run.versions import PACKAGES, package_version
+from fl.versions import PACKAGES, package_version
 from hardware.lab.requirements import Requirement
 
 

@@ -17,7 +17,7 @@ from fl.run.config import parse_config
 from fl.run.folder import RunFolder
 from fl.run.inputs import gather
 from fl.run.runner import FINISHED, UplinkMetrics
-from fl.run.versions import source_commit, versions
+from fl.versions import source_commit, versions
 from hardware.lab.file import find_lab, load_lab, parse_lab
 from tests.fl.nodes.small_runs import small_run
 

@@ -250,7 +250,7 @@ def test_a_defect_in_a_worker_is_not_hidden(
     def fail(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(fl.run.runner, "evaluate", fail)
+    monkeypatch.setattr(fl.run.learner, "evaluate", fail)
     with pytest.raises(ZeroDivisionError, match="a defect"):
         run_sweep(load_plan(str(grid)), out, cluster=Access(cluster, insecure=True))
 

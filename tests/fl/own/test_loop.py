@@ -1,0 +1,140 @@
+"""A loop of one's own through the public API: the same air and the same ledger as a run's."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fl import flatten, open_uplink, read_ledger
+from fl.errors import PrivacyError, RunFolderError
+from fl.privacy.clipping import mean_of_clipped
+from fl.random_streams import Stream, generator
+from fl.run import run
+from fl.run.assemble import assemble
+from fl.run.config import parse_config
+
+SIZES = [30, 20, 10]
+SYMBOL: dict[str, Any] = {"uplink": {"kind": "symbol", "uplinks": 3}, "privacy": {"clip_norm": 1.0}}
+
+
+def updates(seed: int, coordinates: int = 40) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(coordinates).astype(np.float32) for _ in SIZES]
+
+
+def test_the_weighted_mean_of_the_clipped_updates_arrives(tmp_path: Path) -> None:
+    given = updates(1)
+    with open_uplink({"uplink": {"kind": "ideal"}}, sizes=SIZES, coordinates=40, out=tmp_path / "a") as air:
+        received = air.send(given).values
+        assert math.isinf(air.epsilon)
+    clipped = [u * min(1.0, 1.0 / float(np.linalg.norm(u))) for u in given]
+    expected = sum(u * (n / 60) for u, n in zip(clipped, SIZES, strict=True))
+    np.testing.assert_allclose(received, expected, atol=1e-6)
+
+
+def test_a_loop_that_does_what_a_run_does_gets_what_a_run_gets(tmp_path: Path) -> None:
+    """The same config, data and clients: the same model to the bit, the same epsilon, the same rows of the ledger."""
+    sections = {
+        **SYMBOL,
+        "partition": {"clients": 3},
+        "model": {"hidden": 4},
+        "local": {"epochs": 1},
+        "algorithm": {"name": "fedavg"},
+    }
+    config = parse_config(sections)
+    result = run(config, tmp_path / "run")
+    parts = assemble(config)
+    w = parts.start
+    with open_uplink(config, sizes=parts.sizes.tolist(), coordinates=w.size, out=tmp_path / "loop") as air:
+        while air.remaining:
+            number = 4 - air.remaining
+
+            def update(client: int, w: np.ndarray = w, number: int = number) -> Any:
+                rng = generator(config.seed, Stream.LOCAL, number, client)
+                return parts.local.update(w, parts.clients[client], rng, origin="x")
+
+            w = w + air.send(update).values
+        np.testing.assert_array_equal(w, flatten(result.model))
+        assert air.privacy == result.privacy
+    loop, whole = (read_ledger(tmp_path / name / "ledger.jsonl") for name in ("loop", "run"))
+    assert loop.mechanisms == whole.mechanisms
+
+
+def test_the_ledger_is_ahead_and_goes_on_when_the_loop_is_resumed(tmp_path: Path) -> None:
+    place = {"sizes": SIZES, "coordinates": 40, "out": tmp_path / "loop"}
+    with open_uplink(SYMBOL, **place) as air:
+        air.send([torch.from_numpy(u) for u in updates(1)])
+        spent = air.epsilon
+    with pytest.raises(RunFolderError, match="resume=True"), open_uplink(SYMBOL, **place):
+        pass
+    with open_uplink(SYMBOL, resume=True, **place) as air:
+        assert air.epsilon == pytest.approx(spent)
+        assert air.remaining == 2
+        air.send(updates(2))
+        assert air.epsilon > spent
+    assert [m.uplink for m in read_ledger(tmp_path / "loop" / "ledger.jsonl").mechanisms] == [1, 2]
+
+
+def test_nothing_is_sent_beyond_the_budget_or_the_uplinks_that_noise_is_sized_for(tmp_path: Path) -> None:
+    tight = {**SYMBOL, "privacy": {"epsilon": 5.0, "budget_epsilon": 3.5}}
+    with open_uplink(tight, sizes=SIZES, coordinates=40, out=tmp_path / "tight") as air:
+        air.send(updates(1))
+        with pytest.raises(PrivacyError, match=r"would exceed privacy\.budget_epsilon = 3.5.*nothing was sent"):
+            air.send(updates(2))
+        assert air.epsilon <= 3.5
+    with open_uplink(SYMBOL, sizes=SIZES, coordinates=40, out=tmp_path / "full") as air:
+        for seed in range(3):
+            air.send(updates(seed))
+        with pytest.raises(PrivacyError, match="one more than noise is sized for"):
+            air.send(updates(4))
+        assert air.ledger.authorised == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: updates(1)[:2], "2 updates for 3 clients"),
+        (lambda: [*updates(1)[:2], np.full(40, np.nan, np.float32)], "client 2's update has 40 NaN"),
+        (lambda: updates(1, coordinates=41), r"shape \(41,\): expected \(40,\)"),
+    ],
+)
+def test_updates_that_do_not_fit_are_not_sent(tmp_path: Path, wrong: Any, message: str) -> None:
+    with open_uplink(SYMBOL, sizes=SIZES, coordinates=40, out=tmp_path / "loop") as air:
+        with pytest.raises(PrivacyError, match=message):
+            air.send(wrong())
+        assert air.ledger.mechanisms == {}
+
+
+def test_records_are_claimed_only_for_terms_that_were_clipped(tmp_path: Path) -> None:
+    record = {**SYMBOL, "local": {"mode": "record"}}
+    with open_uplink(record, sizes=SIZES, coordinates=40, out=tmp_path / "loop") as air:
+        with pytest.raises(PrivacyError, match="mean_of_clipped"):
+            air.send(updates(1))
+        small = [u / (2 * np.linalg.norm(u)) for u in updates(1)]
+        air.send([mean_of_clipped(u.astype(np.float32), n, 1.0) for u, n in zip(small, SIZES, strict=True)])
+        assert air.privacy[0].label == "record"
+        assert math.isfinite(air.epsilon)
+
+
+def test_a_run_takes_overrides_shows_itself_and_may_be_called_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = {"uplink.uplinks": 2, "local.epochs": 1, "model": {"hidden": 4}}
+    first, second = (run("quickstart", overrides=changes) for _ in range(2))
+    assert first.out != second.out
+    assert first.model_sha256 == second.model_sha256
+    assert first.history["uplink"].tolist() == [1, 2]
+    assert first.history["accuracy"][-1] == first.accuracy
+    assert first.history["epsilon"][-1] > first.history["epsilon"][0]
+    logits = first.model(torch.zeros(1, 64))
+    assert logits.shape == (1, 10)
+    shown = first._repr_html_()
+    assert f"{first.accuracy:.4g}" in shown
+    assert "paper-claim" in shown
+    assert "data:image/png;base64," in shown
+    again = run("quickstart", first.out, overrides=changes, resume=True)
+    assert again.model_sha256 == first.model_sha256
