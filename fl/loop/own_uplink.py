@@ -135,7 +135,7 @@ class OwnUplink:
 
 @contextmanager
 def open_uplink(
-    config: RunConfig | Mapping[str, Any] | str | Path = "loopback",
+    config: RunConfig | Mapping[str, Any] | str | Path,
     *,
     sizes: Sequence[int],
     coordinates: int,
