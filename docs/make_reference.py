@@ -6,14 +6,10 @@ A test compares the pages with what the code says, so they cannot fall behind it
 """
 
 import argparse
-import ast
-import inspect
 import json
-import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -21,6 +17,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
+
+from hardware.foundation.commented import attribute_docstrings, one_line
 
 REFERENCE = Path(__file__).parent / "reference"
 CONFIG_INTRODUCTION = """\
@@ -54,32 +52,6 @@ Exit codes: 0 done; 2 something given cannot be used, and one line on standard e
 143 terminated.
 """
 _TYPE_NAMES = {float: "number", int: "integer", str: "text", bool: "`true` or `false`", dict: "table"}
-
-
-def attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The string below each attribute of a class and of the classes that it inherits from, as one line."""
-    found: dict[str, str] = {}
-    for kind in reversed(model.__mro__):
-        if not issubclass(kind, BaseModel) or kind is BaseModel:
-            continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-        body = definition.body if isinstance(definition, ast.ClassDef) else []
-        for statement, following in pairwise(body):
-            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-                text = _string(following)
-                if text:
-                    found[statement.target.id] = _one_line(text)
-    return found
-
-
-def _string(statement: ast.stmt) -> str:
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-        return statement.value.value if isinstance(statement.value.value, str) else ""
-    return ""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def values_of(annotation: Any, metadata: Sequence[Any] = ()) -> str:
@@ -138,7 +110,7 @@ def meaning_of(model: type[BaseModel], key: str) -> str:
         return own
     annotation = model.model_fields[key].annotation
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-        return _one_line(annotation.__doc__ or "")
+        return one_line(annotation.__doc__ or "")
     return ""
 
 
@@ -166,7 +138,7 @@ def section_lines(name: str, model: type[BaseModel], *, repeated: bool) -> Itera
     """Heading, docstring and table of one section. repeated: it may stand in the file more than once."""
     yield f"## {f'[[{name}]]' if repeated else f'[{name}]'} {{ #{name} }}"
     yield ""
-    yield _one_line((model.__doc__ or "").removeprefix(f"[{name}] "))
+    yield one_line((model.__doc__ or "").removeprefix(f"[{name}] "))
     yield ""
     yield from keys_table(model)
 
@@ -200,7 +172,7 @@ def commands_page() -> str:
 
     lines: list[str] = []
     for name, command in _commands(build_parser()).items():
-        lines += [f"## airdp {name} {{ #{name} }}", "", _one_line(command.description or ""), ""]
+        lines += [f"## airdp {name} {{ #{name} }}", "", one_line(command.description or ""), ""]
         lines += _arguments_table(command)
     return _page(COMMANDS_INTRODUCTION, lines)
 
@@ -219,7 +191,7 @@ def _arguments_table(command: argparse.ArgumentParser) -> Iterator[str]:
     yield "|---|---|"
     for action in command._actions:
         if not isinstance(action, argparse._HelpAction):
-            yield _row(_argument(action), _one_line(action.help or ""))
+            yield _row(_argument(action), one_line(action.help or ""))
     yield ""
 
 

@@ -38,6 +38,9 @@ COMMANDS = {
     "flowgraph": ("labs", "list or run the GNU Radio flowgraphs"),
     "bench": ("experiments", "measure speed against a reference in the same run"),
     "configs": ("experiments", "list the configs that ship with airdp"),
+    "init": ("files", "write a commented config or lab file to begin with"),
+    "schema": ("files", "JSON Schema of config or lab files, for editors"),
+    "completion": ("files", "completion for bash, zsh or fish"),
     "data": ("experiments", "download a data set"),
     "doctor": ("labs", "what is installed, what is missing, how to get it"),
 }
@@ -55,10 +58,20 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        """Looked up only when it is asked for."""
+        from importlib.metadata import version
+
+        parser.exit(0, f"airdp {version('airdp')}\n")
+
+
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     """The whole parser, or with the arguments of one command `only`, so that no other's module is imported."""
     parser = _Parser(prog="airdp", description="Differentially private federated learning over the air.")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.set_defaults(call=None)
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, (group, summary) in COMMANDS.items():
         if only not in (None, name):
             subparsers.add_parser(name, help=summary)
@@ -82,7 +95,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = sys.argv[1:] if arguments is None else arguments
         named = next((word for word in given if word in COMMANDS), "")
-        options = build_parser(named).parse_args(arguments)
+        parser = build_parser(named)
+        options = parser.parse_args(arguments)
+        if options.call is None:
+            parser.print_help()
+            return 0
         with orderly_termination(), _foreign_code(options):
             code: int = options.call(options)
         sys.stdout.flush()

@@ -1,10 +1,11 @@
-"""List the configs and sweeps that ship with airdp; with NAME, print that config with every key resolved."""
+"""List the configs and sweeps that ship with airdp; with NAME, print that config with every key resolved and explained."""
 
 import argparse
 
 from fl.cli.output import RESULTS, print_json
 from fl.run.config import load_config, shipped_configs
 from fl.sweep.plan import load_plan, shipped_sweeps
+from hardware.foundation.commented import commented_toml
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,7 @@ def call(options: argparse.Namespace) -> int:
         if options.json:
             print_json(config.model_dump(mode="json"))
         else:
-            print(config.to_toml(), end="")
+            print("\n".join(commented_toml(config)))
         return 0
     configs = {name: load_config(name).description for name in shipped_configs()}
     sweeps = {name: load_plan(name).description for name in shipped_sweeps()}

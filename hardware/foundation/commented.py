@@ -1,0 +1,96 @@
+"""Sections of a TOML file with what their keys mean: as comments, and as JSON Schema for editors.
+
+The meaning of a key is the string below it in its class. It is read from the source when it is asked for, because
+pydantic would read it at every start.
+"""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel
+
+_WIDTH = 110
+
+
+def attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The string below each attribute of a class and of the classes that it inherits from, as one line."""
+    found: dict[str, str] = {}
+    for kind in reversed(model.__mro__):
+        if not issubclass(kind, BaseModel) or kind is BaseModel:
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        body = definition.body if isinstance(definition, ast.ClassDef) else []
+        for statement, following in pairwise(body):
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                text = _string(following)
+                if text:
+                    found[statement.target.id] = one_line(text)
+    return found
+
+
+def _string(statement: ast.stmt) -> str:
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return statement.value.value if isinstance(statement.value.value, str) else ""
+    return ""
+
+
+def one_line(text: str) -> str:
+    """`text` without line breaks and double spaces."""
+    return " ".join(text.split())
+
+
+def commented_toml(section: BaseModel, name: str = "") -> Iterator[str]:
+    """Lines of TOML with every key of `section`, its meaning above it; sections within it follow under their names."""
+    if name:
+        yield from _comment(type(section).__doc__ or "")
+        yield f"[{name}]"
+    meanings, inner = attribute_docstrings(type(section)), {}
+    for key in type(section).model_fields:
+        value = getattr(section, key)
+        if isinstance(value, BaseModel):
+            inner[key] = value
+            continue
+        yield from _comment(meanings.get(key, ""))
+        yield from _assignment(key, section.model_dump(mode="json", include={key})[key])
+    for key, value in inner.items():
+        yield ""
+        yield from commented_toml(value, f"{name}.{key}" if name else key)
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(one_line(text), _WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def _assignment(key: str, value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        pairs = ", ".join(tomli_w.dumps({name: part}).strip() for name, part in value.items())
+        return [f"{key} = {{ {pairs} }}" if pairs else f"{key} = {{}}"]
+    if value is None:
+        return [f"# {key} is not set"]
+    return tomli_w.dumps({key: value}).rstrip().splitlines()
+
+
+def json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """JSON Schema of a file that `model` reads, with the meaning of each key as its description."""
+    schema = model.model_json_schema()
+    known = {kind.__name__: kind for kind in _sections(model)}
+    for name, part in (("", schema), *schema.get("$defs", {}).items()):
+        kind = known.get(name) if name else model
+        if kind is None or "properties" not in part:
+            continue
+        for key, meaning in attribute_docstrings(kind).items():
+            if key in part["properties"]:
+                part["properties"][key]["description"] = meaning
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield model
+    for field in model.model_fields.values():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _sections(field.annotation)
