@@ -63,7 +63,8 @@ class _Version(argparse.Action):
         """Looked up only when it is asked for."""
         from importlib.metadata import version
 
-        parser.exit(0, f"airdp {version('airdp')}\n")
+        print(f"airdp {version('airdp')}")
+        parser.exit(0)
 
 
 def build_parser(only: str | None = None) -> argparse.ArgumentParser:

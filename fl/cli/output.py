@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,11 @@ LABEL_NOTES = {
 def print_json(data: Mapping[str, Any]) -> None:
     """One object on one line of stdout."""
     print(json.dumps(data, allow_nan=False))
+
+
+def plain(line: str) -> None:
+    """A line on stderr as it is, at once: for logs, and for what must not be lost behind a bar."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def shown(value: float) -> str:

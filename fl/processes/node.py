@@ -31,9 +31,9 @@ from fl.processes.own_data import client_data
 from fl.processes.settings import NodeSettings
 from fl.random_streams import Stream, generator
 from fl.run.assemble import air_format
+from fl.run.charging import ledger_header
 from fl.run.config import RunConfig, parse_config
 from fl.run.learner import make_learner
-from fl.run.runner import ledger_header
 from hardware.lab.model import Role
 from hardware.lab.opened import OpenLab, open_radio
 from hardware.radio.errors import HardwareError

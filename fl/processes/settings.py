@@ -13,7 +13,7 @@ from fl.nodes.apart.orders import Hello
 from fl.nodes.apart.wire import PROTOCOL
 from fl.run.apart.attendance import lab_digest
 from fl.run.config import RunConfig
-from fl.run.versions import package_version
+from fl.versions import package_version
 from hardware.lab.model import Lab, LabRadio, Role
 
 _IMPORT_PATH = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")

@@ -98,7 +98,7 @@ def assemble_server(
     """
     learner = replace(make_learner(config), clients=())
     inputs = gather(config, learner.model)
-    calibration = _calibration(config, inputs)
+    calibration = calibration_of(config, inputs)
     return Parts(
         inputs=inputs,
         calibration=calibration,

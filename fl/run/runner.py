@@ -15,6 +15,7 @@ other: then only those in work are in memory.
 """
 
 import hashlib
+import logging
 import math
 import time
 from base64 import b64encode
@@ -38,7 +39,7 @@ from fl.learning.server.algorithms import ServerState, advance
 from fl.learning.workforce import Workforce, cores
 from fl.privacy.clipping import BoundedUpdate
 from fl.privacy.conditions import View
-from fl.privacy.ledger import Ledger
+from fl.privacy.ledger import Ledger, read_ledger
 from fl.privacy.liu_simeone import state_published
 from fl.privacy.statement import PrivacyStatement, json_number
 from fl.random_streams import Stream, generator
@@ -55,8 +56,9 @@ from fl.uplink.contract import Aggregate, Updates, Uplink, UplinkPlan
 from fl.uplink.liu_simeone import Allocation
 from fl.uplink.modes import Rescale
 
+_LOG = logging.getLogger("airdp")
 FINISHED, BUDGET_SPENT = "finished", "budget spent"
-_NO_NUMBERS = ("label", "diagnostics")
+_NO_NUMBERS = ("label", "score", "diagnostics")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class UplinkMetrics:
 
     signal_norm, noise_norm: l2 norms of the aggregate's two parts where they are known; step_norm: of the aggregate,
     which is the first model step.
-    weight_received: sum of p_i/s_i. backed_off, clipped: clients.
+    weight_received: sum of p_i/s_i. backed_off, clipped: clients. score: what `accuracy` is.
     """
 
     uplink: int
@@ -89,6 +91,12 @@ class UplinkMetrics:
     step_norm: float
     seconds: float
     diagnostics: dict[str, float]
+    score: str = "accuracy"
+
+    @property
+    def shown(self) -> str:
+        """The score in words: a percentage, or R² as it is."""
+        return f"{100 * self.accuracy:5.1f} %" if self.score == "accuracy" else f"{self.accuracy:.4f}"
 
 
 @dataclass(frozen=True)
@@ -246,11 +254,16 @@ def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> No
     if held.digest() != config.digest():
         others = ", ".join(held.differing_keys(config))
         raise RunFolderError(f"{folder.path} holds another run (differs in {others}): choose another folder with --out")
-    if not resume:
+    # What never sent anything, because its radios failed, need not be in the way of another try.
+    if not resume and _has_sent(folder):
         raise RunFolderError(
             f"{folder.path} already holds this run: add --resume (in Python: resume=True) to go on, or choose another "
             "folder with --out"
         )
+
+
+def _has_sent(folder: RunFolder) -> bool:
+    return folder.checkpoint_path.exists() or read_ledger(folder.ledger_path).authorised > 0
 
 
 def _create(folder: RunFolder, config: RunConfig, parts: Parts, view: View) -> None:
@@ -327,13 +340,26 @@ class _Run:
         state, status = self.checkpoint or start, FINISHED
         if not state.uplink:
             self.journal.start(state.model)
-        while state.uplink < self.config.last_uplink:
-            after = self._try_uplink(state)
-            if after is None:
-                status = BUDGET_SPENT
-                break
-            state = after
+        try:
+            while state.uplink < self.config.last_uplink:
+                after = self._try_uplink(state)
+                if after is None:
+                    status = BUDGET_SPENT
+                    break
+                state = after
+        except BaseException:
+            # Of an interrupted run too: pictures of what was done, where that is possible.
+            self._draw_what_is_there()
+            raise
         return self._finish(state, status)
+
+    def _draw_what_is_there(self) -> None:
+        from fl.run.figures import draw_run
+
+        try:
+            draw_run(self.folder)
+        except Exception as error:  # why the run ended is worth more than a picture
+            _LOG.warning("the pictures of the run so far could not be drawn: %s", error)
 
     def _try_uplink(self, state: Checkpoint) -> Checkpoint | None:
         """The next uplink, or None where the budget does not allow it.
@@ -445,6 +471,7 @@ class _Run:
             noise_norm=aggregate.noise_norm,
             step_norm=float(np.linalg.norm(aggregate.values.astype(np.float64))),
             seconds=time.perf_counter() - started,
+            score=self.parts.dataset.target.score,
             diagnostics={**aggregate.diagnostics, **({} if calibration is None else calibration.metrics())},
         )
 

@@ -9,7 +9,7 @@ import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel
@@ -23,7 +23,12 @@ def attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
     for kind in reversed(model.__mro__):
         if not issubclass(kind, BaseModel) or kind is BaseModel:
             continue
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        try:
+            source = inspect.getsource(kind)
+        except OSError:
+            # Made at run time, of classes that have a source.
+            continue
+        (definition,) = ast.parse(textwrap.dedent(source)).body
         body = definition.body if isinstance(definition, ast.ClassDef) else []
         for statement, following in pairwise(body):
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
@@ -92,5 +97,6 @@ def json_schema(model: type[BaseModel]) -> dict[str, Any]:
 def _sections(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     yield model
     for field in model.model_fields.values():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _sections(field.annotation)
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _sections(kind)

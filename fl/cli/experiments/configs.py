@@ -1,4 +1,4 @@
-"""List the configs and sweeps that ship with airdp; with NAME, print that config with every key resolved and explained."""
+"""List the configs and sweeps that ship with airdp; with NAME, print that config, every key explained."""
 
 import argparse
 

@@ -3,19 +3,27 @@
 import argparse
 import json
 import math
+import shlex
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl.cli.output import PROGRESS, RESULTS, print_baseline, print_json, print_privacy, shown
+from fl.cli.experiments.dry_run import dry_run
+from fl.cli.output import PROGRESS, RESULTS, plain, print_baseline, print_json, print_privacy, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fl.nodes.apart.switchboard import NodeState
     from fl.run.apart.attendance import NodesElsewhere
+    from fl.run.config import RunConfig
     from fl.run.runner import RunResult, UplinkMetrics
+
+
+_ROUNDING = 1e-6
+"""Relative; noise sized for exactly the target may be off by rounding."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", type=float, default=60.0, metavar="S", help="with --listen: seconds for nodes to join (default 60)"
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what would be sent, for how long and with which epsilon; send nothing",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
@@ -68,7 +81,10 @@ def call(options: argparse.Namespace) -> int:
     if options.record:
         overrides.append("radio.record='all'")
     config = load_config(options.config, overrides)
+    if options.dry_run:
+        return dry_run(config, as_json=options.json)
     from fl.run import run
+    from fl.run.runner import default_folder
 
     columns = (
         TextColumn("{task.description}"),
@@ -79,13 +95,12 @@ def call(options: argparse.Namespace) -> int:
     )
     started = time.perf_counter()
     changes_db: list[float] = []
-    out = options.out
+    out = options.out if options.out or options.resume else default_folder(config)
     with ExitStack() as stack:
+        stack.enter_context(_resumable(out, options))
         if options.live:
             from fl.dashboard.beside import page_beside
-            from fl.run.runner import default_folder
 
-            out = out or default_folder(config)
             url = stack.enter_context(page_beside(out, options.live_at))
             PROGRESS.print(f"live page: {url}", soft_wrap=True)
         progress = stack.enter_context(Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive))
@@ -94,8 +109,10 @@ def call(options: argparse.Namespace) -> int:
         def on_uplink(metrics: "UplinkMetrics") -> None:
             if metrics.diagnostics.get("noise_changed"):
                 changes_db.append(metrics.diagnostics["noise_change_db"])
-            state = f"accuracy {100 * metrics.accuracy:5.1f} %  epsilon {shown(metrics.epsilon)} ({metrics.label})"
+            state = f"{metrics.score} {metrics.shown}  epsilon {shown(metrics.epsilon)} ({metrics.label})"
             progress.update(task, completed=metrics.uplink, state=state)
+            if not PROGRESS.is_interactive:
+                plain(f"uplink {metrics.uplink}/{config.last_uplink}: {state}")
 
         result = run(config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=_elsewhere(options))
     seconds = time.perf_counter() - started
@@ -106,6 +123,7 @@ def call(options: argparse.Namespace) -> int:
             soft_wrap=True,
             highlight=False,
         )
+    _warn_above_target(config, result)
     if options.json:
         print_json({**result.to_json(), "seconds": seconds})
     else:
@@ -136,6 +154,38 @@ def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
     )
 
 
+@contextmanager
+def _resumable(out: Path | None, options: argparse.Namespace) -> Iterator[None]:
+    """Whoever ends the run is told where it is and how it goes on."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if out is not None and (out / "config.toml").exists():
+            again = ["airdp", "run", options.config]
+            for override in options.set:
+                again += ["--set", override]
+            for name in ("backend", "calibration", "lab", "listen"):
+                if getattr(options, name):
+                    again += [f"--{name}", str(getattr(options, name))]
+            again += [*(["--record"] if options.record else []), "--out", str(out), "--resume"]
+            plain(f"airdp: the run so far is in {out}; to go on: {shlex.join(again)}")
+        raise
+
+
+def _warn_above_target(config: "RunConfig", result: "RunResult") -> None:
+    """Loudly, where more was spent than was asked for: an uplink was repeated or cut off, or noise was too little."""
+    claimed = result.privacy[0]
+    spent, wanted = claimed.epsilon[config.privacy.accountant], config.privacy.epsilon
+    if config.uplink.kind == "ideal" or spent <= wanted * (1 + _ROUNDING):
+        return
+    repeated = result.transmissions_charged - result.uplinks
+    why = f"; {repeated} transmissions were charged besides the {result.uplinks} uplinks" if repeated else ""
+    plain(
+        f"WARNING: the run has spent epsilon {shown(spent)} ({claimed.label}, accountant {config.privacy.accountant}), "
+        f"above privacy.epsilon = {wanted:g}{why}; privacy.budget_epsilon would have stopped it"
+    )
+
+
 def _print_tables(result: "RunResult", seconds: float) -> None:
     from rich.table import Table
 
@@ -144,7 +194,10 @@ def _print_tables(result: "RunResult", seconds: float) -> None:
         charged += f", {result.transmissions_unaccounted} of them cut off"
     table = Table(show_header=False, title="result", title_justify="left")
     for name, value in (
-        ("test accuracy", f"{100 * result.accuracy:.2f} %"),
+        (
+            f"test {result.score}",
+            f"{100 * result.accuracy:.2f} %" if result.score == "accuracy" else shown(result.accuracy),
+        ),
         ("training loss", "known to the clients alone" if math.isnan(result.loss) else shown(result.loss)),
         ("uplinks", f"{result.uplinks} ({result.rounds} model steps, {charged})"),
         ("status", result.status),

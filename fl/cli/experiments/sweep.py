@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl.cli.output import LABEL_NOTES, PROGRESS, RESULTS, print_json, shown
+from fl.cli.output import LABEL_NOTES, PROGRESS, RESULTS, plain, print_json, shown
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -100,7 +100,13 @@ def sweep_with_progress(
         whole = bars.add_task(plan.name, total=None, state="loading data, starting workers")
         tasks: dict[tuple[str, int], TaskID] = {}
 
+        finished = 0
+
         def on_progress(now: "SweepProgress") -> None:
+            nonlocal finished
+            if not PROGRESS.is_interactive and now.trials > finished:
+                plain(f"{plan.name}: {now.trials}/{now.trials_total} trials, {now.uplinks}/{now.uplinks_total} uplinks")
+                finished = now.trials
             left = "" if now.remaining_seconds is None else f", {timedelta(seconds=round(now.remaining_seconds))} left"
             state = f"{now.trials} of {now.trials_total} trials{left}"
             if now.stopping:

@@ -48,7 +48,7 @@ def _words() -> Iterator[tuple[str, list[str]]]:
     from hardware.lab.file import shipped_labs
 
     names = {name: [*shipped_configs(), *(() if name == "run" else shipped_sweeps())] for name in _FOR_CONFIGS}
-    labs = dict.fromkeys(("calibrate", "validate", "emulate"), [*shipped_labs()])
+    labs = {name: [*shipped_labs()] for name in ("calibrate", "validate", "emulate")}
     (commands,) = (a.choices for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
     for name, command in commands.items():
         found = [*names.get(name, ()), *labs.get(name, ())]

@@ -1,4 +1,4 @@
-"""Write a config or a lab file to begin with, every key with its meaning. FROM is a shipped one; see `airdp configs`."""
+"""Write a config or a lab file to begin with, every key with its meaning. FROM is a shipped one (`airdp configs`)."""
 
 import argparse
 from pathlib import Path
@@ -10,9 +10,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
     parser.add_argument("kind", choices=["config", "lab"], help="what to write")
     parser.add_argument("path", type=Path, metavar="PATH", help="the new file; one that exists is not overwritten")
-    parser.add_argument(
-        "--from", dest="source", metavar="FROM", help="shipped name to begin with (default: quickstart)"
-    )
+    parser.add_argument("--from", dest="source", metavar="FROM", help="shipped one to begin with")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
 
 

@@ -6,9 +6,7 @@ import json
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
-    parser.add_argument(
-        "kind", nargs="?", choices=["config", "lab"], default="config", help="of which (default config)"
-    )
+    parser.add_argument("kind", nargs="?", choices=["config", "lab"], default="config", help="default: config")
 
 
 def call(options: argparse.Namespace) -> int:

@@ -1,0 +1,81 @@
+"""What a user of `airdp run` is told: before, meanwhile without a terminal, when it is interrupted, and at the end."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fl.run.runner
+from fl.cli.main import main
+from fl.run import run
+from fl.run.config import load_config
+from hardware.radio.errors import HardwareError
+
+SMALL = [part for key in ("local.epochs=1", "model.hidden=4", "uplink.uplinks=3") for part in ("--set", key)]
+STRONG = ["--set", "channel.snr_db=90.0", "--set", "jammer.factor=1.0"]
+"""So much power that nobody backs off: epsilon is what noise is sized for."""
+
+
+@pytest.mark.parametrize("config", ["quickstart", "loopback"])
+def test_a_dry_run_says_what_would_be_and_writes_nothing(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", config, *SMALL, "--dry-run", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    # 64-4-10: 64*4 + 4 + 4*10 + 10.
+    assert (facts["coordinates"], facts["uplinks"], facts["epsilon"]) == (310, 3, 5.0)
+    assert "paper-claim" in facts["epsilon_is_for"]
+    assert facts["training_seconds_about"] > 0
+    assert ("air_seconds" in facts) == (config == "loopback")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_terminal_there_is_a_line_for_each_uplink(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "quickstart", *SMALL, "--out", str(tmp_path / "run"), "--json"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("uplink ")]
+    assert [line.split(":")[0] for line in lines] == ["uplink 1/3", "uplink 2/3", "uplink 3/3"]
+    assert re.search(r"accuracy +\d+\.\d %  epsilon \d+\.\d+ \(paper-claim\)$", lines[-1])
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(143)], ids=["ctrl-c", "sigterm"])
+def test_who_ends_a_run_is_told_how_it_goes_on(
+    end: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = fl.run.runner.RunFolder.append_metrics
+
+    def interrupted(self: Any, row: dict[str, Any]) -> None:
+        if row["uplink"] == 3:
+            raise end
+        kept(self, row)
+
+    monkeypatch.setattr(fl.run.runner.RunFolder, "append_metrics", interrupted)
+    out = tmp_path / "my run"
+    if isinstance(end, KeyboardInterrupt):
+        assert main(["run", "quickstart", *SMALL, *STRONG, "--out", str(out)]) == 130
+    else:
+        with pytest.raises(SystemExit):
+            main(["run", "quickstart", *SMALL, *STRONG, "--out", str(out)])
+    said = capsys.readouterr().err
+    assert f"airdp run quickstart {' '.join([*SMALL, *STRONG])} --out '{out}' --resume" in said
+    assert (out / "figures" / "learning.png").exists()
+    monkeypatch.setattr(fl.run.runner.RunFolder, "append_metrics", kept)
+    assert main(["run", "quickstart", *SMALL, *STRONG, "--out", str(out), "--resume", "--json"]) == 0
+    # The uplink that was cut off was charged twice: more was spent than was asked for, and that is said.
+    assert "WARNING: the run has spent epsilon" in capsys.readouterr().err
+
+
+def test_a_run_that_never_sent_is_not_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config("quickstart", SMALL[1::2])
+
+    def fail(*_: Any) -> None:
+        raise HardwareError("no radio answers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fl.run.runner, "attempt_uplink", fail)
+        with pytest.raises(HardwareError):
+            run(config, tmp_path / "run")
+    assert (tmp_path / "run" / "ledger.jsonl").exists()
+    assert run(config, tmp_path / "run").uplinks == 3
