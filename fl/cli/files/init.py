@@ -26,7 +26,7 @@ def call(options: argparse.Namespace) -> int:
     if options.kind == "config":
         text, following = _config(options.source or "quickstart"), f"airdp run {options.path}"
     else:
-        text, following = _lab(options.source or "loopback"), f"airdp calibrate {options.path}"
+        text, following = _lab(options.source), f"airdp calibrate {options.path}"
     write_atomically(options.path, text.encode())
     if options.json:
         print_json({"path": str(options.path), "next": following})
@@ -42,8 +42,9 @@ def _config(source: str) -> str:
     return "\n".join(commented_toml(load_config(source))) + "\n"
 
 
-def _lab(source: str) -> str:
-    """A shipped lab as it stands: its comments are made for it."""
+def _lab(source: str | None) -> str:
+    """A shipped lab as it stands, that of a config without one where none is named: its comments are made for it."""
+    from fl.run.config import RadioConfig
     from hardware.lab.file import find_lab
 
-    return Path(find_lab(source, "").source).read_text(encoding="utf-8")
+    return Path(find_lab(source or RadioConfig().lab, "").source).read_text(encoding="utf-8")
