@@ -338,6 +338,8 @@ class _Run:
         start = Checkpoint(0, self.parts.start, "")
         self.folder.keep_metrics_until((self.checkpoint or start).uplink)
         state, status = self.checkpoint or start, FINISHED
+        if state.uplink < self.config.last_uplink:
+            self.journal.log.open()
         if not state.uplink:
             self.journal.start(state.model)
         try:

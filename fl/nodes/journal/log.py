@@ -59,7 +59,7 @@ class RunLog:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
-        self._exists = folder / "config.toml"
+        self._open = False
         self._waiting: list[bytes] = []
         self._descriptor: int | None = None
         self._given_up = False
@@ -67,7 +67,7 @@ class RunLog:
         self._uplink, self._attempt, self._state = 0, 0, ""
 
     def say(self, kind: str, **fields: Any) -> None:
-        """Add a line; it waits in memory until the run has a folder."""
+        """Add a line; it waits in memory until the log is open."""
         if self._given_up:
             return
         event = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "kind": kind, **fields}
@@ -81,13 +81,16 @@ class RunLog:
 
     def _write(self) -> None:
         if self._descriptor is None:
-            # A run's folder appears at once and whole, and must not be there before.
-            if not self._exists.exists():
+            if not self._open:
                 del self._waiting[_MOST_WAITING:]
                 return
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         lines, self._waiting = b"".join(self._waiting), []
         os.write(self._descriptor, lines)
+
+    def open(self) -> None:
+        """Write from now on: the run has its folder, and goes on in it. A folder that is refused stays as it is."""
+        self._open = True
 
     def state(self, state: str, uplink: int | None = None) -> None:
         """The uplink has reached a state."""

@@ -70,7 +70,7 @@ def refused(command: Command, tiny_file: Path, tmp_path: Path, snapshot: Snapsho
         ("model.module=torch", ("expected an import path",)),
         ("privacy.label=record", ("needs local.mode = 'record'",)),
         ("channel.fading=file", ("needs channel.path",)),
-        ("partition.kind=natural", ("needs data.set = 'synthetic'",)),
+        ("partition.kind=natural", ("needs data with clients",)),
     ],
 )
 def test_what_a_run_refuses(
@@ -201,7 +201,7 @@ def test_a_model_whose_code_is_wrong(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     out = ["--out", tmp_path / "run"]
-    refused(["--set", "model.module=nets_with_faults:Wrong", *out], "expected (2, 10) logits")
+    refused(["--set", "model.module=nets_with_faults:Wrong", *out], "expected (2, 10) outputs")
     refused(["--set", "model.module=nets_with_faults:Wrong", "--set", "model.arguments.x=1", *out], "cannot be built")
     refused(["--set", "model.module=nets_with_syntax:Net", *out], "cannot be imported")
 

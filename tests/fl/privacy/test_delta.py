@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fl.errors import PrivacyError
-from fl.privacy import ledger as ledger_module
+from fl.privacy import ledger_rows
 from fl.privacy.accountant import Accountant, epsilon_exact, epsilon_paper
 from fl.privacy.conditions import JammerTrust, View
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
@@ -183,4 +183,4 @@ def test_a_ledger_of_format_1_is_about_cells_and_its_bounds_are_unknown(
     assert (header.delta_bounds, header.confidence) == (None, None)
     assert [mechanism.bounds for mechanism in contents.mechanisms] == [None, ()]
     assert {mechanism.view for mechanism in contents.mechanisms} == {View.CELLS}
-    assert ledger_module.FORMAT == 2
+    assert ledger_rows.FORMAT == 2

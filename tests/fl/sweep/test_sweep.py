@@ -245,7 +245,7 @@ def test_a_failed_trial_ends_the_sweep_with_its_name_and_reason(
 def test_a_defect_in_a_worker_is_not_hidden(
     cluster: str, grid: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import fl.run.runner
+    import fl.run.learner
 
     def fail(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("a defect")
@@ -478,11 +478,11 @@ def test_what_only_one_run_can_have_serves_one_trial_at_a_time(radio: str, said:
             sweep._check_jobs(points, jobs, cluster)
 
 
-@pytest.mark.parametrize("backend", ["loopback", "pluto-virtual", "gnuradio"])
-def test_air_that_each_run_has_for_itself_serves_many(backend: str) -> None:
+@pytest.mark.parametrize("radio", ["backend='loopback'", "lab='pluto-virtual'", "backend='gnuradio'"])
+def test_air_that_each_run_has_for_itself_serves_many(radio: str) -> None:
     from fl.sweep import schedule as sweep
 
-    assert sweep._check_jobs(load_plan("loopback", [f"radio.backend='{backend}'"]).points, 3, None) == 3
+    assert sweep._check_jobs(load_plan("loopback", [f"radio.{radio}"]).points, 3, None) == 3
 
 
 def test_a_cluster_that_goes_away_is_told(grid: Path, out: Path) -> None:

@@ -57,7 +57,7 @@ def test_nothing_is_written_before_the_run_has_a_folder(tmp_path: Path) -> None:
     log.say("message", text="early")
     assert not (tmp_path / "run").exists()
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.toml").touch()
+    log.open()
     log.say("message", text="late")
     log.close()
     assert [event["text"] for event in events(tmp_path / "run")] == ["early", "late"]
@@ -66,8 +66,8 @@ def test_nothing_is_written_before_the_run_has_a_folder(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_written_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "config.toml").touch()
     log = RunLog(tmp_path)
+    log.open()
     monkeypatch.setattr(os, "write", lambda descriptor, content: (_ for _ in ()).throw(OSError(28, "No space left")))
     log.say("message", text="one")
     monkeypatch.undo()
@@ -78,8 +78,8 @@ def test_a_log_that_cannot_be_written_is_given_up(
 
 
 def test_what_the_program_logs_is_in_it_and_still_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "config.toml").touch()
     log, logger = RunLog(tmp_path), logging.getLogger("airdp")
+    log.open()
     handlers, logger.propagate = logger.handlers[:], False
     logger.handlers.clear()
     try:
