@@ -19,6 +19,7 @@ from fl.privacy.mechanism import RoundMechanism
 from fl.uplink.jammer import JammerRole
 from hardware.lab.file import find_lab
 from hardware.lab.opened import open_lab
+from phy.dither import limited
 from tests.conftest import Outcome
 
 UPLINKS = 80
@@ -64,14 +65,17 @@ def test_noise_that_is_overstated_is_refuted(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_prefix_that_is_put_back_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The burst's last samples are sent twice: energy that sits there can be told better than its cells say."""
-    undone = Transmitter._undone
+    send = Transmitter.send
 
-    def prefixed(self: Transmitter, samples: np.ndarray, start_sample: int, *rest: Any) -> Any:
-        if samples.base is self.workspace.samples.base and samples.shape == self.workspace.samples.shape:
-            samples, start_sample = np.concatenate([samples[-64:], samples]), start_sample - 64
-        return undone(self, samples, start_sample, *rest)
+    def earlier(self: Transmitter, cells: np.ndarray, scale: float, conditions: Any, start_sample: int) -> Any:
+        return send(self, cells, scale, conditions, start_sample - 64)
 
-    monkeypatch.setattr(Transmitter, "_undone", prefixed)
+    def prefixed(samples: np.ndarray, limit: float) -> tuple[np.ndarray, int]:
+        shortened, count = limited(samples, limit)
+        return np.concatenate([shortened[-64:], shortened]), count
+
+    monkeypatch.setattr(Transmitter, "send", earlier)
+    monkeypatch.setattr("fl.nodes.transmitter.limited", prefixed)
     validation = validated("loopback", jammer=JammerRole.NONE)
     assert any(found.view is View.SAMPLES for found in validation.refuted_by)
     assert not cells_refuted(validation)
