@@ -75,7 +75,11 @@ def _emulating(lab: "Lab", name: str | None, kind: str | None) -> "Backend":
     serving = [backend for backend in registry().backends.values() if backend.emulate is not None]
     if kind is not None:
         return _of_kind(kind, serving)
-    return lab.backend if lab.backend in serving else next(iter(serving), lab.backend)
+    if lab.backend in serving:
+        return lab.backend
+    # Radios that drivers of real ones reach have no time that only moves when it is told to.
+    devices = (backend for backend in serving if not backend.traits(lab).virtual_time)
+    return next(devices, lab.backend)
 
 
 def _of_kind(kind: str, serving: "list[Backend]") -> "Backend":
