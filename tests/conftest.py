@@ -71,10 +71,10 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting for the disk, for tests of which no crash takes more than the process; and no look at versions."""
-    import fl.run.runner
+    import fl.run.charging
 
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(fl.run.runner, "versions", lambda: {"python": "x", "packages": {}})
+    monkeypatch.setattr(fl.run.charging, "versions", lambda: {"python": "x", "packages": {}})
 
 
 @dataclass(frozen=True)

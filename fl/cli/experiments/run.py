@@ -111,7 +111,7 @@ def call(options: argparse.Namespace) -> int:
                 changes_db.append(metrics.diagnostics["noise_change_db"])
             state = f"{metrics.score} {metrics.shown}  epsilon {shown(metrics.epsilon)} ({metrics.label})"
             progress.update(task, completed=metrics.uplink, state=state)
-            if not PROGRESS.is_interactive:
+            if not (PROGRESS.is_interactive or options.json):
                 plain(f"uplink {metrics.uplink}/{config.last_uplink}: {state}")
 
         result = run(config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=_elsewhere(options))

@@ -1,6 +1,6 @@
 """Completion for a shell: commands, options, shipped names, files. bash: `source <(airdp completion bash)`.
 
-zsh: `source <(airdp completion zsh)`; fish: `airdp completion fish | source`. The script holds all names, so that
+zsh: `source <(airdp completion zsh)`; fish: `source (airdp completion fish | psub)`. The script holds all names, so that
 completing starts no Python. Make it again after an update.
 """
 

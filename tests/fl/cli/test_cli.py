@@ -294,7 +294,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (process.wait(timeout=60), told) == (0, b"")
 
 
-def test_ctrl_c_stops_a_run_in_one_line(airdp: Command, tiny_file: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_run_and_says_how_it_goes_on(airdp: Command, tiny_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     options = ["--out", str(out), "--set", "uplink.uplinks=200"]
     process = subprocess.Popen(
@@ -310,6 +310,7 @@ def test_ctrl_c_stops_a_run_in_one_line(airdp: Command, tiny_file: Path, tmp_pat
     process.send_signal(signal.SIGINT)
     told, complaints = process.communicate(timeout=60)
     assert (process.returncode, told) == (130, "")
-    assert complaints == "airdp: interrupted\n"
+    again = f"airdp run {tiny_file} --set uplink.uplinks=200 --out {out} --resume"
+    assert complaints == f"airdp: the run so far is in {out}; to go on: {again}\nairdp: interrupted\n"
     ledger = good(airdp("ledger", out, "--json"))
     assert 1 <= ledger["authorised"] < 200

@@ -34,7 +34,7 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(
 
 
 def test_without_a_terminal_there_is_a_line_for_each_uplink(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "quickstart", *SMALL, "--out", str(tmp_path / "run"), "--json"]) == 0
+    assert main(["run", "quickstart", *SMALL, "--out", str(tmp_path / "run")]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("uplink ")]
     assert [line.split(":")[0] for line in lines] == ["uplink 1/3", "uplink 2/3", "uplink 3/3"]
     assert re.search(r"accuracy +\d+\.\d %  epsilon \d+\.\d+ \(paper-claim\)$", lines[-1])
