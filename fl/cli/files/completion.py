@@ -1,7 +1,7 @@
 """Completion for a shell: commands, options, shipped names, files. bash: `source <(airdp completion bash)`.
 
-zsh: `source <(airdp completion zsh)`; fish: `source (airdp completion fish | psub)`. The script holds all names, so that
-completing starts no Python. Make it again after an update.
+zsh: `source <(airdp completion zsh)`; fish: `source (airdp completion fish | psub)`. The script holds all names, so
+that completing starts no Python. Make it again after an update.
 """
 
 import argparse
