@@ -21,6 +21,7 @@ DEEPEST = 32
 """Tables within tables; airdp's own files have six."""
 # Arrays of zeros shrink by a thousand; what shrinks by more was made to.
 _MOST_EXPANSION = 2000
+_MOST_BITS = 256
 
 
 class DocumentError(AirdpError, ValueError):
@@ -125,7 +126,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: Any) -> None:
-    """Not too deep for whoever walks through it, and no integer that is no 64-bit one: none of ours needs more."""
+    """Not too deep for whoever walks through it, and no integer that no float can hold; seeds have 128 bits at most."""
     level = [value]
     for _ in range(DEEPEST):
         level = [part for one in level for part in _parts(one)]
@@ -135,8 +136,8 @@ def _check(value: Any) -> None:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
-        raise DocumentError(f"the integer {str(value)[:20]}… has more than 64 bits")
+    if isinstance(value, int) and abs(value) >= 1 << _MOST_BITS:
+        raise DocumentError(f"the integer {str(value)[:20]}… has more than {_MOST_BITS} bits")
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list) else ()
