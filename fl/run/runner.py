@@ -361,7 +361,7 @@ class _Run:
         try:
             draw_run(self.folder)
         except Exception as error:  # why the run ended is worth more than a picture
-            _LOG.warning("the pictures of the run so far could not be drawn: %s", error)
+            _LOG.debug("the pictures of the run so far could not be drawn: %s", error)
 
     def _try_uplink(self, state: Checkpoint) -> Checkpoint | None:
         """The next uplink, or None where the budget does not allow it.

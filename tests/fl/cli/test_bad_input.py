@@ -385,7 +385,7 @@ def test_a_needed_jammer_without_a_channel(command: Command) -> None:
 
 
 def test_commands_and_options_that_do_not_exist(command: Command) -> None:
-    assert_refused(command(), "COMMAND")
+    assert command().code == 0
     assert_refused(command("runn", "quickstart"), "runn", "run")
     assert_refused(command("run"), "CONFIG")
     assert_refused(command("run", "quickstart", "--outt", "x"), "--outt")
