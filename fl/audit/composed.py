@@ -29,7 +29,7 @@ from fl.uplink.alpha_u import ForNoise, PowerSettings
 from fl.uplink.attempts import attempt_uplink
 from fl.uplink.contract import UplinkPlan
 from fl.uplink.jammer import JammerRole, JammerSettings
-from hardware.air.medium import Medium
+from hardware.air.build import air_of_this_process
 from hardware.lab.opened import OpenLab
 from phy.numerology import Numerology
 
@@ -126,8 +126,8 @@ class Composition:
 
 def compose(lab: OpenLab, wanted: Composition, on_block: Callable[[int], None] = lambda done: None) -> Composed:
     """One uplink in each fading block, and the worst direction of each client in it."""
-    medium = lab.air
-    if not isinstance(medium, Medium):
+    medium = air_of_this_process(lab.air)
+    if medium is None:
         raise ConfigError(
             f"lab '{lab.lab.name}': its air is not in this process, so the channels of each block are not known "
             "exactly: expected a lab of simulated radios in one process; leave --blocks out to attack by trials"

@@ -32,7 +32,7 @@ from fl.uplink.alpha_u import ForNoise, PowerSettings
 from fl.uplink.attempts import attempt_uplink
 from fl.uplink.contract import UplinkPlan
 from fl.uplink.jammer import JammerRole, JammerSettings
-from hardware.air.medium import Medium
+from hardware.air.build import air_of_this_process
 from hardware.lab.clock import ClockMode
 from hardware.lab.opened import OpenLab
 from hardware.lab.simulation import SimulatedAir
@@ -193,7 +193,7 @@ class _Attacker:
         self.lesson = np.zeros(self.air.coordinates, np.float32)
         self.lessons: dict[str | None, list[tuple[Watched, NDArray[np.float32]]]] = {}
         self.learnt: dict[str, Path] = {}
-        if not isinstance(lab.air, Medium) and lab.lab.clock_mode is not ClockMode.SHARED:
+        if air_of_this_process(lab.air) is None and lab.lab.clock_mode is not ClockMode.SHARED:
             raise ConfigError(f"lab '{lab.lab.name}' has no shared clock: its channels cannot be learnt over uplinks")
         self.share = 1.0 / math.sqrt(2 * CHANGES)
         self.present = self._tossed()
@@ -305,14 +305,14 @@ class _Attacker:
 
     def _path(self, sender: str) -> Path:
         """The air itself where it is in this process, else what the lessons taught."""
-        if isinstance(self.lab.air, Medium):
+        if air_of_this_process(self.lab.air) is not None:
             receiver = self.attack.observer or self.uplink.cast.server
             return simulated_path(self.lab, self.attack.seed, BLOCK, sender, receiver)
         return self.learnt[sender]
 
     def _lesson(self, jammer: str | None, seen: Watched) -> bool:
         """Learn from the last uplink, where paths must be learnt; whether another lesson is needed."""
-        if isinstance(self.lab.air, Medium):
+        if air_of_this_process(self.lab.air) is not None:
             return False
         lessons = self.lessons.setdefault(jammer, [])
         lessons.append((seen, self.lesson))

@@ -6,6 +6,7 @@ from hardware.air.medium import Medium
 from hardware.air.noise import Randomness
 from hardware.air.settings import medium_of
 from hardware.lab.model import Lab
+from hardware.lab.simulation import SimulatedAir
 
 
 def build_medium(
@@ -41,3 +42,8 @@ def build_medium(
                 link = replace(link, delay_samples=link.delay_samples + latency_samples)
                 medium.set_link(sender.name, receiver.name, link)
     return medium
+
+
+def air_of_this_process(air: SimulatedAir | None) -> Medium | None:
+    """An open lab's air where this process simulates it, so that more is known of it; None where another does."""
+    return air if isinstance(air, Medium) else None
