@@ -24,7 +24,7 @@ _SHIPPED = {
     "mlflow": ("fl.tracking.mlflow", "Mlflow"),
     "wandb": ("fl.tracking.wandb", "WandbOffline"),
 }
-_NO_NUMBERS = frozenset({"uplink", "label", "diagnostics", "jamming_client"})
+_NO_NUMBERS = frozenset({"uplink", "label", "score", "diagnostics", "jamming_client"})
 SHIPPED = frozenset(_SHIPPED)
 _LOG = logging.getLogger("airdp")
 

@@ -76,15 +76,31 @@ def call(options: argparse.Namespace) -> int:
         if options.resume:
             raise RunFolderError("--resume needs --out: the folder of the sweep that shall go on")
         out = Path("runs") / f"{plan.name}-{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
-    folder = sweep_with_progress(plan, out, jobs=options.jobs, cluster=cluster_access(options), resume=options.resume)
+    folder = sweep_with_progress(
+        plan,
+        out,
+        jobs=options.jobs,
+        cluster=cluster_access(options),
+        resume=options.resume,
+        lines=not options.json,
+    )
     _print(folder, plan, as_json=options.json)
     return 0
 
 
 def sweep_with_progress(
-    plan: "SweepPlan", out: Path, *, jobs: int | None = None, cluster: "Access | None" = None, resume: bool = False
+    plan: "SweepPlan",
+    out: Path,
+    *,
+    jobs: int | None = None,
+    cluster: "Access | None" = None,
+    resume: bool = False,
+    lines: bool = True,
 ) -> "SweepFolder":
-    """`run_sweep` with bars on stderr: the whole sweep with the time that remains, and each running trial."""
+    """`run_sweep` with bars on stderr: the whole sweep with the time that remains, and each running trial.
+
+    lines: without a terminal, one for each finished trial.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from fl.sweep.schedule import run_sweep
@@ -104,7 +120,7 @@ def sweep_with_progress(
 
         def on_progress(now: "SweepProgress") -> None:
             nonlocal finished
-            if not PROGRESS.is_interactive and now.trials > finished:
+            if lines and not PROGRESS.is_interactive and now.trials > finished:
                 plain(f"{plan.name}: {now.trials}/{now.trials_total} trials, {now.uplinks}/{now.uplinks_total} uplinks")
                 finished = now.trials
             left = "" if now.remaining_seconds is None else f", {timedelta(seconds=round(now.remaining_seconds))} left"

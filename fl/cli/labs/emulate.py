@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hardware.lab.model import Backend, Lab
 
 _REFRESH_S = 0.5
+_VIRTUAL = "-virtual"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,14 +78,13 @@ def _emulating(lab: "Lab", name: str | None, kind: str | None) -> "Backend":
         return _of_kind(kind, serving)
     if lab.backend in serving:
         return lab.backend
-    # Radios that drivers of real ones reach have no time that only moves when it is told to.
-    devices = (backend for backend in serving if not backend.traits(lab).virtual_time)
+    devices = (backend for backend in serving if backend.name.endswith(_VIRTUAL))
     return next(devices, lab.backend)
 
 
 def _of_kind(kind: str, serving: "list[Backend]") -> "Backend":
     """A virtual device has the name of the real one's backend, and says that it is virtual."""
-    kinds = {backend.name.removesuffix("-virtual"): backend for backend in serving}
+    kinds = {backend.name.removesuffix(_VIRTUAL): backend for backend in serving if backend.name.endswith(_VIRTUAL)}
     if kind not in kinds:
         raise ConfigError(f"--as {kind}: there are virtual devices of the kinds {', '.join(kinds)}")
     return kinds[kind]

@@ -14,8 +14,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 import fl.report.writing
+import fl.run.charging
 import fl.run.figures
-import fl.run.runner
 from fl.learning.workforce import single_threaded_torch
 from fl.report import build_report
 from fl.run import run
@@ -55,7 +55,7 @@ def make_sweep(folder: Path, table: dict[str, Any], leave_out: Sequence[tuple[st
     with pytest.MonkeyPatch.context() as patch, single_threaded_torch():
         patch.setattr(fl.run.figures, "draw_run", lambda folder: None)
         patch.setattr(os, "fsync", lambda descriptor: None)
-        patch.setattr(fl.run.runner, "versions", lambda: {"python": "3.x", "packages": {"numpy": "1.x"}})
+        patch.setattr(fl.run.charging, "versions", lambda: {"python": "3.x", "packages": {"numpy": "1.x"}})
         for point in plan.points:
             for trial in range(1, plan.trials + 1):
                 if (point.slug, trial) in leave_out:

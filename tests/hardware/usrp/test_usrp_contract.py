@@ -31,16 +31,14 @@ def pair_of(bench: Bench, amplitude_tolerance: float) -> Pair:
         ask(bench.uris["sender"], lose_tx=1)
         send()
 
-    def overflow() -> None:
-        ask(bench.uris["receiver"], overflow=1)
-
     return Pair(
         sender,
         receiver,
         bench.lab.ps.settings,
         max_delay_samples=40,
         amplitude_tolerance=amplitude_tolerance,
-        provoke_overflow=overflow,
+        # A box is ahead of what was received by what its sockets hold: a test cannot say where a hole begins.
+        provoke_overflow=None,
         provoke_underflow=starve,
         ready=lab.ready,
     )
