@@ -85,15 +85,18 @@ def dithered(
     return codes.view(np.complex64), count
 
 
-def limited(samples: NDArray[np.complex64], limit: float) -> tuple[NDArray[np.complex64], int]:
+def limited(
+    samples: NDArray[np.complex64], limit: float, largest: float | None = None
+) -> tuple[NDArray[np.complex64], int]:
     """Samples (n,) shortened to |x| <= limit, their phase kept, and how many of them had to be.
 
     A projection on a convex set: two signals come no further apart by it. Without one that is longer, the array itself.
+    largest: `phy.compute.kernels.largest_part` of the samples, where it is known already.
     """
     from phy.compute.kernels import largest_part
 
     # No |x| is beyond the limit while both of its parts are within 1/sqrt(2) of it.
-    if largest_part(np.ascontiguousarray(samples)) <= limit * math.sqrt(0.5):
+    if (largest_part(np.ascontiguousarray(samples)) if largest is None else largest) <= limit * math.sqrt(0.5):
         return samples, 0
     magnitude = np.abs(samples)
     beyond = np.flatnonzero(magnitude > np.float32(limit))

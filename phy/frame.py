@@ -1,9 +1,10 @@
 """Where things stand in a transmission, in samples from the frame's first one.
 
-    SoundingFrame   | preamble | sounding symbols |
+    SoundingFrame   | preamble | sounding symbols | quieter sounding symbols |
     PayloadFrame    | quiet | margin | payload symbols | margin | quiet |
 
-A sounding frame is sent by one transmitter alone and can be found by its preamble. Payload frames are sent by all at
+A sounding frame is sent by one transmitter alone and can be found by its preamble. Its quieter symbols show whether
+the transmitter's gain is the same at the level of a payload. Payload frames are sent by all at
 once, at a time that was agreed on. Nobody sends in the quiet zones, which absorb timing errors and show the receiver's
 noise. A jammer sends from the first margin's begin to the last one's end; in a margin's middle it is alone, and shows
 the noise that protects the payload. Next to the payload are the tails of filters.
@@ -22,13 +23,22 @@ from phy.preamble import pilot_cells, preamble_length, preamble_samples
 
 @dataclass(frozen=True)
 class SoundingFrame:
-    """Preamble and `symbols` known OFDM symbols."""
+    """Preamble, `symbols` known OFDM symbols, and `quiet_symbols` more at `quiet_level` of their amplitude."""
 
     numerology: Numerology
     symbols: int
+    quiet_symbols: int = 0
+    quiet_level: float = 1.0
 
     def __post_init__(self) -> None:
         _require_symbols(self.symbols)
+        if self.quiet_symbols < 0 or not 0.0 < self.quiet_level <= 1.0:
+            raise SignalError(
+                "quieter symbols",
+                f"{self.quiet_symbols} at {self.quiet_level}",
+                "0 or more, at a level above 0 and up to 1",
+                "Use a payload's level.",
+            )
 
     @property
     def preamble_slice(self) -> slice:
@@ -38,12 +48,19 @@ class SoundingFrame:
     @property
     def sounding_slice(self) -> slice:
         """Samples of the sounding symbols, as `phy.modem.demodulate` takes them."""
-        return slice(preamble_length(self.numerology), self.length)
+        first = preamble_length(self.numerology)
+        return slice(first, first + self.symbols * self.numerology.symbol_samples)
+
+    @property
+    def quiet_slice(self) -> slice:
+        """Samples of the quieter symbols."""
+        return slice(self.sounding_slice.stop, self.length)
 
     @property
     def length(self) -> int:
         """Samples of the whole frame."""
-        return preamble_length(self.numerology) + self.symbols * self.numerology.symbol_samples
+        first = preamble_length(self.numerology)
+        return first + (self.symbols + self.quiet_symbols) * self.numerology.symbol_samples
 
 
 @dataclass(frozen=True)
@@ -107,24 +124,40 @@ class PayloadFrame:
 
 
 def sounding_cells(numerology: Numerology, symbols: int) -> NDArray[np.complex64]:
-    """Cells of the sounding symbols exactly as they are sent: P[s, k] = j^s c[k], c = `phy.preamble.pilot_cells`.
+    """Cells of the sounding symbols exactly as they are sent: P[s, k] = t[s] c[k], c = `phy.preamble.pilot_cells`.
 
-    Shape (symbols, data_subcarriers). The turn by a quarter from symbol to symbol is free of cost and makes the mirror
-    image of an I/Q imbalance, which turns the other way, cancel in the mean of every two symbols.
+    Shape (symbols, data_subcarriers). The turns t[s], `symbol_turns`, cost nothing, and let errors that are no part of
+    the channel differ from symbol to symbol.
     """
     _require_symbols(symbols)
-    turns = np.array([1, 1j, -1, -1j], dtype=np.complex64)[np.arange(symbols) % 4]
-    return np.asarray(turns[:, None] * pilot_cells(numerology))
+    return np.asarray(symbol_turns(symbols)[:, None] * pilot_cells(numerology))
+
+
+def symbol_turns(symbols: int) -> NDArray[np.complex64]:
+    """t (symbols,), |t| = 1: twice a chirp (Chu 1972) of half the length, the second time by a quarter further.
+
+    What a symbol leaves behind in a later one arrives with t[s - l] t[s]*, whose sum over one chirp is 0 for every l:
+    a path that is later than the prefix shows as scatter between symbols, not as another channel. The mirror image of
+    an I/Q imbalance turns the other way, t[s]* t[s]*, and cancels between the two halves.
+    """
+    half = max(1, symbols // 2)
+    s = np.arange(symbols)
+    phases = np.pi * (s * (s + half % 2) % (2 * half)) / half + np.pi / 2 * (s >= half)
+    return np.asarray(np.exp(1j * phases), np.complex64)
 
 
 def sounding_samples(frame: SoundingFrame) -> NDArray[np.complex64]:
     """The frame as it is sent, shape (frame.length,).
 
     Normalised by its peak: |x| < 1 everywhere, with an rms of about 0.74 (-2.6 dB of full scale) in preamble and
-    symbols alike for the default numerology.
+    symbols alike for the default numerology; quieter symbols are `quiet_level` of that.
     """
     symbols = modulate(sounding_cells(frame.numerology, frame.symbols), frame.numerology)
-    return np.concatenate([preamble_samples(frame.numerology), symbols])
+    parts = [preamble_samples(frame.numerology), symbols]
+    if frame.quiet_symbols:
+        cells = sounding_cells(frame.numerology, frame.quiet_symbols) * np.float32(frame.quiet_level)
+        parts.append(modulate(cells, frame.numerology))
+    return np.concatenate(parts)
 
 
 def payload_samples(frame: PayloadFrame, cells: NDArray[np.complex64]) -> NDArray[np.complex64]:

@@ -17,6 +17,7 @@ from phy.numerology import Numerology
 
 # Each doubling costs another pass over the data; at 16 the norm 1/sqrt(L) is exact in binary.
 _LARGEST_ORDER = 16
+_NO_SIGNS: NDArray[np.int8] = np.empty(0, np.int8)
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,17 @@ class CoordinateGrid:
         if self.seed is not None and self.seed < 0:
             raise SignalError("seed", self.seed, "an integer >= 0 or None", "All nodes of a round share it.")
 
-    @property
+    @cached_property
     def symbols(self) -> int:
         """OFDM symbols that the coordinates fill, the last one padded with zeros."""
         return self.numerology.symbols_for(-(-self.coordinates // 2))
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """Cells of all symbols, padding included."""
         return self.symbols * self.numerology.data_subcarriers
 
-    @property
+    @cached_property
     def order(self) -> int:
         """L, the number of slices that are mixed: the largest power of two <= 16 that divides the padded length."""
         padded = 2 * self.cells
@@ -61,13 +62,7 @@ class CoordinateGrid:
         matrix. Pairs of the result are the I and Q of a cell. ||y|| = ||x||. `out` is filled and returned when given:
         complex64, C-contiguous, of the result's shape; using it again and again halves the time.
         """
-        if coordinates.dtype != np.float32 or coordinates.shape[-1:] != (self.coordinates,):
-            raise SignalError(
-                "coordinates",
-                f"{coordinates.dtype} {coordinates.shape}",
-                f"float32 (..., {self.coordinates})",
-                "Flatten the update and convert it to float32.",
-            )
+        self._require_coordinates(coordinates, coordinates.shape[-1:])
         batch = coordinates.shape[:-1]
         shape = (*batch, self.symbols, self.numerology.data_subcarriers)
         if out is None:
@@ -95,30 +90,66 @@ class CoordinateGrid:
                 f"complex64 (..., {expected[0]}, {expected[1]})",
                 "Demodulate exactly the payload's symbols.",
             )
-        padded = np.array(cells, order="C").reshape(*cells.shape[:-2], -1).view(np.float32)
+        padded = np.ascontiguousarray(cells).reshape(*cells.shape[:-2], -1).view(np.float32)
         if self.seed is None:
-            return padded[..., : self.coordinates]
-        from phy.compute.kernels import mix
+            return padded[..., : self.coordinates].copy()
+        from phy.compute.mixing import mix
 
         # Sylvester's matrix is symmetric, so it is its own inverse up to its norm.
-        for values in padded.reshape(-1, padded.shape[-1]):
-            mix(values.copy(), np.ones_like(values), self.order, values)
-        return np.asarray(padded[..., : self.coordinates] * self._signs)
+        mixed = np.empty_like(padded)
+        for values, out in zip(padded.reshape(-1, mixed.shape[-1]), mixed.reshape(-1, mixed.shape[-1]), strict=True):
+            mix(values, _NO_SIGNS, self.order, self._norm, out)
+        return np.asarray(mixed[..., : self.coordinates] * self._signs)
+
+    def to_bins(self, coordinates: NDArray[np.float32], factor: complex, out: NDArray[np.complex64]) -> None:
+        """Factor times the cells of coordinates (d,) to the bins of symbols (symbols, fft_size), for the modulator.
+
+        As `to_cells` and `phy.compute.kernels.lay_out` would, in one pass. Bins that are not used stay as they are.
+        """
+        numerology = self.numerology
+        below, used = numerology.negative_subcarriers, numerology.data_subcarriers
+        expected = (self.symbols, numerology.fft_size)
+        if out.shape != expected or out.dtype != np.complex64 or not out.flags.c_contiguous:
+            raise SignalError(
+                "out", f"{out.dtype} {out.shape}", f"C-contiguous complex64 {expected}", "Allocate it with numpy.zeros."
+            )
+        # Rows of the transform may divide cells only where they hold whole ones.
+        if self.seed is None or self.cells % self.order:
+            from phy.compute.kernels import lay_out
+
+            lay_out(self.to_cells(coordinates), np.complex64(factor), below, out)
+            return
+        from phy.compute.mixing import spread
+
+        self._require_coordinates(coordinates, coordinates.shape)
+        weight = np.complex64(factor * self._norm)
+        spread(np.ascontiguousarray(coordinates), self._signs, self.order, weight, below, used, out)
+
+    def _require_coordinates(self, coordinates: NDArray[np.float32], shape: tuple[int, ...]) -> None:
+        if coordinates.dtype != np.float32 or shape != (self.coordinates,):
+            raise SignalError(
+                "coordinates",
+                f"{coordinates.dtype} {coordinates.shape}",
+                f"float32 (..., {self.coordinates})",
+                "Flatten the update and convert it to float32.",
+            )
 
     def _mix(self, coordinates: NDArray[np.float32], out: NDArray[np.float32]) -> None:
         if self.seed is None:
             out[: self.coordinates] = coordinates
             out[self.coordinates :] = 0.0
             return
-        from phy.compute.kernels import mix
+        from phy.compute.mixing import mix
 
-        mix(coordinates, self._signs, self.order, out)
+        mix(coordinates, self._signs, self.order, self._norm, out)
 
     @cached_property
-    def _signs(self) -> NDArray[np.float32]:
+    def _norm(self) -> np.float32:
+        return np.float32(1.0 / np.sqrt(self.order))
+
+    @cached_property
+    def _signs(self) -> NDArray[np.int8]:
         # Bits of raw generator output: unlike the distributions' methods these are promised never to change.
         words = np.random.PCG64(self.seed).random_raw(-(-self.coordinates // 64))
         bits = np.unpackbits(np.asarray(words, dtype="<u8").view(np.uint8), count=self.coordinates)
-        # The norm of the Hadamard matrix is in the signs: a factor of its own would cost a pass over the data.
-        scale = np.float32(1.0 / np.sqrt(self.order))
-        return np.where(bits, scale, -scale)
+        return np.where(bits, np.int8(1), np.int8(-1))

@@ -5,6 +5,7 @@ effect is absent" and returns the input itself.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,17 @@ _DIRECT_TAPS = 64
 
 
 def rotate(
-    samples: NDArray[np.complex64], cfo_cycles_per_sample: float, start_sample: int, phase_rad: float = 0.0
+    samples: NDArray[np.complex64],
+    cfo_cycles_per_sample: float,
+    start_sample: int,
+    phase_rad: float = 0.0,
+    out: NDArray[np.complex64] | None = None,
 ) -> NDArray[np.complex64]:
     """Carrier frequency offset: y[n] = x[n] exp(j (2 pi f (start + n) + phase)), `start_sample` being x[0]'s index.
 
     Two bursts with the same f and their own `start_sample` stay coherent however far apart they are: the phase at
-    `start_sample` is reduced modulo one turn in exact integer arithmetic.
+    `start_sample` is reduced modulo one turn in exact integer arithmetic. out: complex64, contiguous, of the shape of
+    `samples`, to be filled and returned where anything turns.
     """
     if cfo_cycles_per_sample == 0.0 and phase_rad == 0.0:
         return samples
@@ -37,10 +43,10 @@ def rotate(
 
     count = samples.shape[-1]
     fine, coarse = _phasors(count, cfo_cycles_per_sample, int(start_sample), phase_rad)
-    turned = np.empty(samples.shape, np.complex64)
+    turned = np.empty(samples.shape, np.complex64) if out is None else out
     rows = np.ascontiguousarray(samples, np.complex64).reshape(-1, count)
-    for row, out in zip(rows, turned.reshape(-1, count), strict=True):
-        turn(row, fine, coarse, out)
+    for row, target in zip(rows, turned.reshape(-1, count), strict=True):
+        turn(row, fine, coarse, target)
     return turned
 
 
@@ -95,14 +101,19 @@ def apply_taps(
 
 
 def resample_clock(
-    samples: NDArray[np.complex64], offset_ppm: float, start_sample: int, delay_samples: float = 0.0
+    samples: NDArray[np.complex64],
+    offset_ppm: float,
+    start_sample: int,
+    delay_samples: float = 0.0,
+    room: Callable[[int], NDArray[np.complex64]] | None = None,
 ) -> Shifted:
     """Sampling-clock offset: the sender's clock is `offset_ppm` faster than that of the receiver who counts samples.
 
     Both counters are zero at the same instant. With delta = ppm 1e-6 the receiver's sample m shows the sender's instant
     m (1 + delta): y[m] = x(m (1 + delta) - start), `start_sample` being the sender's index of x[0]. The result's first
     sample has the receiver's index start_sample + offset, so the drift since zero is in `offset` and in the fraction.
-    delay_samples: of the receiver, by which y is later besides; with an offset it costs nothing.
+    delay_samples: of the receiver, by which y is later besides; with an offset it costs nothing. room: gives an array
+    for so many samples, complex64 and contiguous, in which those that were resampled are returned.
     """
     if offset_ppm == 0.0:
         return fractional_delay(samples, delay_samples)
@@ -115,7 +126,9 @@ def resample_clock(
     drift = start * delta - delay_samples * (1.0 + delta)
     first = math.ceil((-drift - KERNEL_TAPS // 2) / (1.0 + delta))
     last = math.floor((samples.shape[-1] - 1 - drift + KERNEL_TAPS // 2) / (1.0 + delta))
-    values = interpolate(samples, first + (delta * first + drift), delta, last + 1 - first)
+    count = last + 1 - first
+    out = None if room is None else room(count)
+    values = interpolate(samples, first + (delta * first + drift), delta, count, out)
     return Shifted(values, first)
 
 

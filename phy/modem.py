@@ -29,7 +29,7 @@ def modulate(
     _require_cells(cells, numerology)
     from phy.compute import kernels
 
-    size, prefix, below = numerology.fft_size, numerology.cp_samples, numerology.negative_subcarriers
+    size, below = numerology.fft_size, numerology.negative_subcarriers
     shape = (*cells.shape[:-2], cells.shape[-2] * numerology.symbol_samples)
     if out is None:
         out = np.empty(shape, dtype=np.complex64)
@@ -39,22 +39,47 @@ def modulate(
         )
     rows = np.ascontiguousarray(cells).reshape(-1, numerology.data_subcarriers)
     symbols = out.reshape(-1, numerology.symbol_samples)
-    weight = np.complex64(factor / math.sqrt(size))
-    direct = suitable(symbols[:, prefix:])
+    weight = np.complex64(factor * bin_weight(numerology))
     for block in row_blocks(len(rows), size):
-        bodies = symbols[block, prefix:]
-        layout = bodies if direct else None
-        inverse = transform_of(len(bodies), size, forward=False, target=layout, purpose=numerology.data_subcarriers)
         # Nobody else writes to this scratch: the bins that are not used stay zero.
-        kernels.lay_out(rows[block], weight, below, inverse.source)
-        if direct:
-            inverse(inverse.source, bodies)
-            inverse.release()
-        else:
-            inverse(inverse.source, inverse.target)
-            bodies[:] = inverse.target
-    symbols[:, :prefix] = symbols[:, size:]
+        scratch = transform_of(block.stop - block.start, size, forward=False, purpose=numerology.data_subcarriers)
+        kernels.lay_out(rows[block], weight, below, scratch.source)
+        _to_samples(scratch.source, numerology, symbols[block])
     return out
+
+
+def modulate_bins(
+    bins: NDArray[np.complex64], numerology: Numerology, out: NDArray[np.complex64]
+) -> NDArray[np.complex64]:
+    """As `modulate`, of symbols that stand in their bins (symbols, fft_size) already, times `bin_weight`.
+
+    `bins` best come from `phy.compute.transforms.aligned_zeros`. `out` (symbols * symbol_samples,) is filled.
+    """
+    symbols = out.reshape(-1, numerology.symbol_samples)
+    for block in row_blocks(len(bins), numerology.fft_size):
+        _to_samples(bins[block], numerology, symbols[block])
+    return out
+
+
+def bin_weight(numerology: Numerology) -> float:
+    """What makes the inverse transform unitary."""
+    return 1.0 / math.sqrt(numerology.fft_size)
+
+
+def _to_samples(bins: NDArray[np.complex64], numerology: Numerology, symbols: NDArray[np.complex64]) -> None:
+    """Transform bins (rows, fft_size) to the bodies of symbols (rows, symbol_samples), and set prefixes before them."""
+    size, prefix = numerology.fft_size, numerology.cp_samples
+    bodies = symbols[:, prefix:]
+    ready, direct = suitable(bins), suitable(bodies)
+    source, target = bins if ready else None, bodies if direct else None
+    inverse = transform_of(len(bins), size, forward=False, source=source, target=target)
+    if not ready:
+        inverse.source[:] = bins
+    inverse(bins if ready else inverse.source, bodies if direct else inverse.target)
+    if not direct:
+        bodies[:] = inverse.target
+    inverse.release()
+    symbols[:, :prefix] = symbols[:, size:]
 
 
 def demodulate(
@@ -131,7 +156,7 @@ def _gather(
 ) -> None:
     from phy.compute import kernels
 
-    unit = np.float32(1.0 / math.sqrt(numerology.fft_size))
+    unit = np.float32(bin_weight(numerology))
     kernels.gather(spectrum.view(np.float32), unit, numerology.negative_subcarriers, cells.view(np.float32))
     if ramp is not None:
         cells *= ramp[numerology.used_bins]

@@ -1,82 +1,24 @@
-"""Loops over samples as machine code (Numba), where NumPy would take several passes over memory.
-
-They run without the interpreter lock, are compiled at their first call and kept on disk where a folder can be written.
-Loops go over slices of their own: only then does the compiler know that nothing overlaps and no index is negative, and
-uses vector registers. Complex rows are looked at as rows of twice as many floats where that is enough.
-"""
+"""Loops over samples as machine code, where NumPy would take several passes over memory: see `phy.compute.compiled`."""
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-# Columns that are mixed at once: all rows of them stay in the first-level cache.
-_COLUMNS = 512
-# Where the taps of a filter on complex samples are, as floats.
-_TAP = tuple(np.uintp(2 * tap) for tap in range(8))
+from phy.compute.compiled import compiled, compiled_sums
+
+# Floats of which squares are added in float32, before float64 takes over.
+_SQUARES = 4096
 
 
-def _compiled(function: Function) -> Function:
-    # Products and sums may be one instruction; a sum's order is kept.
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        made: Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        made = numba.njit(**options)(function)
-    return made
-
-
-@_compiled
-def _multiply(a: NDArray[np.float32], b: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-    for place in range(out.size):
-        out[place] = a[place] * b[place]
-
-
-@_compiled
-def _butterfly(a: NDArray[np.float32], b: NDArray[np.float32]) -> None:
-    for place in range(a.size):
-        x, y = a[place], b[place]
-        a[place] = x + y
-        b[place] = x - y
-
-
-@_compiled
+@compiled
 def _scale(values: Any, factor: Any, out: Any) -> None:
     for place in range(out.size):
         out[place] = values[place] * factor
 
 
-@_compiled
-def mix(values: NDArray[np.float32], signs: NDArray[np.float32], order: int, out: NDArray[np.float32]) -> None:
-    """out (n,) = H (signs * values), padded with zeros to n, cut into `order` rows: H is Sylvester's Hadamard matrix.
-
-    Entries are +-1; `order` is a power of two that divides n.
-    """
-    columns = out.size // order
-    work = np.zeros((order, _COLUMNS), np.float32)
-    for start in range(0, columns, _COLUMNS):
-        count = min(_COLUMNS, columns - start)
-        for row in range(order):
-            first = row * columns + start
-            filled = max(0, min(count, values.size - first))
-            _multiply(values[first : first + filled], signs[first : first + filled], work[row, :filled])
-            work[row, filled:count] = np.float32(0)
-        half = order // 2
-        while half > 0:
-            for group in range(0, order, 2 * half):
-                for row in range(group, group + half):
-                    _butterfly(work[row, :count], work[row + half, :count])
-            half //= 2
-        for row in range(order):
-            first = row * columns + start
-            out[first : first + count] = work[row, :count]
-
-
-@_compiled
+@compiled
 def lay_out(cells: NDArray[np.complex64], factor: np.complex64, below: int, grid: NDArray[np.complex64]) -> None:
     """Factor times cells (rows, U), the first `below` of them at negative frequencies, to their bins (rows, N)."""
     used, size = cells.shape[1], grid.shape[1]
@@ -85,7 +27,7 @@ def lay_out(cells: NDArray[np.complex64], factor: np.complex64, below: int, grid
         _scale(cells[row, below:], factor, grid[row, 1 : 1 + used - below])
 
 
-@_compiled
+@compiled
 def gather(spectrum: NDArray[np.float32], factor: np.float32, below: int, cells: NDArray[np.float32]) -> None:
     """The way back of `lay_out`, of spectra (rows, 2 N) into cells (rows, 2 U); a complex number is two floats."""
     width, size = cells.shape[1], spectrum.shape[1]
@@ -94,7 +36,22 @@ def gather(spectrum: NDArray[np.float32], factor: np.float32, below: int, cells:
         _scale(spectrum[row, 2 : 2 + width - 2 * below], factor, cells[row, 2 * below :])
 
 
-@_compiled
+@compiled
+def accumulate(
+    samples: NDArray[np.complex64],
+    first: int,
+    count: int,
+    factor: np.complex64,
+    total: NDArray[np.complex64],
+    to: int,
+) -> None:
+    """total[to + n] += factor samples[first + n], n = 0 ... count - 1. All of these places exist."""
+    source, target = np.uintp(first), np.uintp(to)
+    for n in range(np.uintp(count)):
+        total[target + n] += samples[source + n] * factor
+
+
+@compiled
 def _largest_bits(bits: NDArray[np.int32]) -> np.int32:
     largest = np.int32(0)
     for place in range(bits.size):
@@ -111,7 +68,34 @@ def largest_part(samples: NDArray[np.complex64]) -> float:
     return float(bits.view(np.float32))
 
 
-@_compiled
+@compiled_sums
+def _largest_and_squares(
+    bits: NDArray[np.int32], parts: NDArray[np.float32], first: int, count: int
+) -> tuple[np.int32, np.float32]:
+    start, largest, total = np.uintp(first), np.int32(0), np.float32(0)
+    for place in range(np.uintp(count)):
+        total += parts[start + place] * parts[start + place]
+        largest = max(largest, bits[start + place] & np.int32(0x7FFFFFFF))
+    return largest, total
+
+
+@compiled
+def _peak_and_energy(bits: NDArray[np.int32], parts: NDArray[np.float32]) -> tuple[np.int32, float]:
+    largest, total = np.int32(0), 0.0
+    for start in range(0, parts.size, _SQUARES):
+        peak, squares = _largest_and_squares(bits, parts, start, min(_SQUARES, parts.size - start))
+        largest, total = max(largest, peak), total + float(squares)
+    return largest, total
+
+
+def peak_and_energy(samples: NDArray[np.complex64]) -> tuple[float, float]:
+    """`largest_part` of contiguous samples, and ||x||^2 to 1e-6 of it, in one pass."""
+    flat = samples.reshape(-1)
+    bits, energy = _peak_and_energy(flat.view(np.int32), flat.view(np.float32))
+    return float(np.int32(bits).view(np.float32)), float(energy)
+
+
+@compiled
 def preamble_metric(
     body: NDArray[np.complex64],
     products: NDArray[np.complex64],
@@ -144,7 +128,7 @@ def preamble_metric(
     _shares(products, products[size:], energies, energies[size:], norm, least, out)
 
 
-@_compiled
+@compiled
 def _shares(first: Any, second: Any, energy: Any, later: Any, norm: float, least: float, out: Any) -> None:
     for lag in range(out.size):
         a, b, c, d = first[lag].real, first[lag].imag, second[lag].real, second[lag].imag
@@ -152,7 +136,7 @@ def _shares(first: Any, second: Any, energy: Any, later: Any, norm: float, least
         out[lag] = matched / (norm * max(energy[lag] + later[lag], least))
 
 
-@_compiled
+@compiled
 def climb(channel: NDArray[np.complex64], subcarriers: NDArray[np.int64], size: int, delay: float, steps: int) -> float:
     """Newton's steps from `delay` to a maximum of |sum_k H[k] exp(j 2 pi k delay / size)|, each of a quarter at most.
 
@@ -182,62 +166,13 @@ def climb(channel: NDArray[np.complex64], subcarriers: NDArray[np.int64], size: 
     return delay
 
 
-@_compiled
-def _filter_eight(
-    x: NDArray[np.float32], weights: NDArray[np.float32], value: NDArray[np.float32], slope: NDArray[np.float32]
-) -> None:
-    """Add eight taps of two filters (2, 8) at once; x is complex, two floats each."""
-    w0, w1, w2, w3, w4, w5, w6, w7 = weights[0]
-    v0, v1, v2, v3, v4, v5, v6, v7 = weights[1]
-    # Unsigned: an index that might be negative is looked at each time.
-    for n in range(np.uintp(value.size)):
-        x0, x1, x2, x3 = x[n], x[n + _TAP[1]], x[n + _TAP[2]], x[n + _TAP[3]]
-        x4, x5, x6, x7 = x[n + _TAP[4]], x[n + _TAP[5]], x[n + _TAP[6]], x[n + _TAP[7]]
-        value[n] += w0 * x0 + w1 * x1 + w2 * x2 + w3 * x3 + w4 * x4 + w5 * x5 + w6 * x6 + w7 * x7
-        slope[n] += v0 * x0 + v1 * x1 + v2 * x2 + v3 * x3 + v4 * x4 + v5 * x5 + v6 * x6 + v7 * x7
-
-
-@_compiled
-def _tangent(value: Any, slope: Any, along: Any, beyond: np.float32, out: Any) -> None:
-    for n in range(out.size):
-        out[n] = value[n] + (along[n] + beyond) * slope[n]
-
-
-@_compiled
-def resample(
-    x: NDArray[np.float32], table: NDArray[np.float32], first: float, delta: float, block: int, out: NDArray[np.float32]
-) -> None:
-    """Values at positions first + n (1 + delta) of x, n = 0, 1 ... Complex numbers are two floats each.
-
-    table (P + 1, 2, taps): an interpolation filter for the fractions 0, 1/P ... 1, and its derivative; position 0 is
-    that of its first tap. Within a block the fraction changes so little that its filter and tangent stand for it.
-    """
-    phases, taps = table.shape[0] - 1, table.shape[2]
-    along = np.empty(2 * block, np.float32)
-    value, slope = np.empty_like(along), np.empty_like(along)
-    middle = 0.5 * (block - 1) * delta
-    for n in range(block):
-        along[2 * n] = along[2 * n + 1] = np.float32(n * delta - middle)
-    count = out.size // 2
-    for start in range(0, count, block):
-        wide = 2 * min(block, count - start)
-        position = first + start + (start * delta + middle)
-        whole = math.floor(position)
-        phase = int((position - whole) * phases + 0.5)
-        beyond = np.float32(position - whole - phase / phases)
-        value[:], slope[:] = np.float32(0), np.float32(0)
-        for tap in range(0, taps, 8):
-            _filter_eight(x[2 * (whole + tap) :], table[phase, :, tap : tap + 8], value[:wide], slope[:wide])
-        _tangent(value[:wide], slope[:wide], along[:wide], beyond, out[2 * start : 2 * start + wide])
-
-
-@_compiled
+@compiled
 def _turn(samples: Any, fine: Any, coarse: Any, out: Any) -> None:
     for n in range(out.size):
         out[n] = samples[n] * (fine[n] * coarse)
 
 
-@_compiled
+@compiled
 def turn(
     samples: NDArray[np.complex64],
     fine: NDArray[np.complex64],

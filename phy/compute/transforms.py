@@ -76,6 +76,14 @@ def transform_of(
     return plans[key]
 
 
+def aligned_zeros(rows: int, size: int) -> NDArray[np.complex64]:
+    """An array (rows, size) that is `suitable` where rows are of an even number of points."""
+    import pyfftw
+
+    zeros: NDArray[np.complex64] = pyfftw.zeros_aligned((rows, size), np.complex64)
+    return zeros
+
+
 def suitable(array: NDArray[np.complex64]) -> bool:
     """Whether FFTW's fast code takes an array (rows, size): complex64, rows contiguous and aligned."""
     import pyfftw

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.linalg import hadamard
 
+from phy.compute.transforms import aligned_zeros
 from phy.errors import SignalError
 from phy.grid import CoordinateGrid
+from phy.modem import bin_weight, modulate, modulate_bins
 from phy.numerology import Numerology
 from tests.phy.signals import NEVER, chi_square_p_value, circular
 
@@ -138,3 +140,29 @@ def test_wrong_shapes_and_types_are_refused() -> None:
         CoordinateGrid(Numerology(), 0, 1)
     with pytest.raises(SignalError, match="seed is -1"):
         CoordinateGrid(Numerology(), 5, -1)
+
+
+@pytest.mark.parametrize(
+    ("numerology", "coordinates", "seed"),
+    [
+        (Numerology(1024, 0, 768), 20_001, 3),
+        (Numerology(), 1000, 3),
+        (Numerology(16, 0, 5), 77, 4),
+        (Numerology(), 50, None),
+    ],
+)
+def test_bins_are_what_the_modulator_makes_of_cells(numerology: Numerology, coordinates: int, seed: int | None) -> None:
+    """The way that payloads take, in one pass, against the one step by step."""
+    grid = CoordinateGrid(numerology, coordinates, seed)
+    x = np.random.default_rng(1).standard_normal(coordinates, dtype=np.float32)
+    factor = 0.2 - 0.5j
+    bins = aligned_zeros(grid.symbols, numerology.fft_size)
+    grid.to_bins(x, factor * bin_weight(numerology), bins)
+    samples = modulate_bins(bins, numerology, np.empty(grid.symbols * numerology.symbol_samples, np.complex64))
+    expected = modulate(grid.to_cells(x), numerology, factor=factor)
+    np.testing.assert_allclose(samples, expected, atol=1e-6 * float(np.abs(expected).max()))
+    assert not bins[:, numerology.null_bins].any()
+    with pytest.raises(SignalError, match="out is"):
+        grid.to_bins(x, 1.0, bins[:, 1:])
+    with pytest.raises(SignalError, match="coordinates is"):
+        grid.to_bins(x[1:], 1.0, bins)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from phy.impairments import fractional_delay, resample_clock
+from phy.impairments import fractional_delay, resample_clock, rotate
 from phy.interpolation import KERNEL_LEAD, KERNEL_TAPS, _kernel, delay_taps, interpolate
 from tests.phy.signals import circular, tone
 
@@ -72,3 +73,23 @@ def test_a_delay_and_a_clock_at_once_are_one_after_the_other() -> None:
     inner = slice(100, 2800)
     shift = offset - (before + delayed)
     np.testing.assert_allclose(both[inner], exact[inner.start + shift : inner.stop + shift], atol=1e-3)
+
+
+def test_results_in_given_arrays_are_the_same_and_nothing_is_left_of_an_earlier_signal() -> None:
+    long, short = circular(9000, 1.0, np.random.default_rng(2)), circular(400, 1.0, np.random.default_rng(3))
+    expected = interpolate(short, -30.2, 2e-5, 500)
+    interpolate(long, 3.3, 1e-5, 9000)
+    out = np.full(500, np.nan, np.complex64)
+    assert interpolate(short, -30.2, 2e-5, 500, out) is out
+    np.testing.assert_array_equal(out, expected)
+    rooms: list[int] = []
+
+    def room(count: int) -> NDArray[np.complex64]:
+        rooms.append(count)
+        return np.empty(count, np.complex64)
+
+    fresh, given_room = resample_clock(short, 20.0, 10**6), resample_clock(short, 20.0, 10**6, room=room)
+    np.testing.assert_array_equal(fresh.samples, given_room.samples)
+    assert rooms == [fresh.samples.size]
+    turned = rotate(short, 0.01, 5, out=np.empty_like(short))
+    np.testing.assert_array_equal(turned, rotate(short, 0.01, 5))

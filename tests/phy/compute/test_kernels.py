@@ -2,24 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.linalg import hadamard
 
-from phy.compute.kernels import gather, largest_part, lay_out, mix
+from phy.compute.kernels import accumulate, gather, largest_part, lay_out, peak_and_energy
 from phy.numerology import Numerology
 from tests.phy.signals import circular
-
-
-@pytest.mark.parametrize(("filled", "padded", "order"), [(1, 2, 1), (15, 16, 16), (1000, 1024, 8), (20_000, 20_480, 4)])
-def test_mixing_is_a_hadamard_matrix_on_rows(filled: int, padded: int, order: int) -> None:
-    rng = np.random.default_rng(1)
-    values = rng.standard_normal(filled, dtype=np.float32)
-    signs = rng.choice([-0.5, 0.5], filled).astype(np.float32)
-    out = np.full(padded, np.nan, np.float32)
-    mix(values, signs, order, out)
-    signed = np.zeros(padded)
-    signed[:filled] = values * signs
-    exact = hadamard(order) @ signed.reshape(order, -1)
-    assert np.abs(out.reshape(order, -1) - exact).max() < 1e-5
 
 
 @pytest.mark.parametrize("numerology", [Numerology(), Numerology(16, 0, 5), Numerology(8, 2, 7)])
@@ -51,3 +37,22 @@ def test_nan_is_larger_than_everything(value: complex) -> None:
     samples = np.array([0.1, np.inf, value, 0.2], np.complex64)
     assert np.isnan(largest_part(samples))
     assert largest_part(np.array([1, complex(0, -np.inf)], np.complex64)) == np.inf
+
+
+@pytest.mark.parametrize("count", [0, 1, 2047, 2048, 10_001])
+def test_peak_and_energy_are_those_of_numpy(count: int) -> None:
+    samples = circular(count, 0.3, np.random.default_rng(4))
+    peak, energy = peak_and_energy(samples)
+    assert peak == largest_part(samples)
+    assert energy == pytest.approx(float(np.sum(np.abs(samples.astype(np.complex128)) ** 2)), rel=1e-6)
+
+
+def test_accumulating_touches_its_own_places_only() -> None:
+    rng = np.random.default_rng(5)
+    samples, total = circular(300, 1.0, rng), circular(500, 1.0, rng)
+    expected = total.copy()
+    expected[40:140] += samples[7:107] * np.complex64(0.3 - 2j)
+    accumulate(samples, 7, 100, np.complex64(0.3 - 2j), total, 40)
+    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(total[:40], expected[:40])
+    np.testing.assert_array_equal(total[140:], expected[140:])
