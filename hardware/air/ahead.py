@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import caxpy
 
-# OpenBLAS gives vectors of more than 10,000 to several threads, which takes longer than the work itself: a page stays
-# below.
-_PAGE = 8192
+# A page that nothing of was received yet costs its memory, one that is too short a call.
+_PAGE = 1 << 16
 
 
 @dataclass
@@ -23,7 +21,9 @@ class Ahead:
 
     def add(self, start_sample: int, samples: NDArray[np.complex64], gain: complex) -> None:
         """Add gain * samples (n,) from `start_sample` on; what would be heard before `kept_from` is gone."""
-        first = max(start_sample, self.kept_from)
+        from phy.compute.kernels import accumulate
+
+        first, factor = max(start_sample, self.kept_from), np.complex64(gain)
         end = start_sample + samples.size
         while first < end:
             page, inside = divmod(first, _PAGE)
@@ -31,7 +31,7 @@ class Ahead:
             target = self._pages.get(page)
             if target is None:
                 target = self._pages[page] = np.zeros(_PAGE, np.complex64)
-            caxpy(samples, target, n=length, a=gain, offx=first - start_sample, offy=inside)
+            accumulate(samples, first - start_sample, length, factor, target, inside)
             first += length
 
     def heard(self, count: int, start_sample: int) -> NDArray[np.complex64]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from hardware.air.link import Link
 from hardware.air.medium import Medium
 from hardware.air.noise import Randomness
 from hardware.air.settings import medium_of
@@ -26,21 +27,20 @@ def build_medium(
     """
     settings = medium_of(lab)
     rate_hz = lab.sample_rate_hz if sample_rate_hz is None else sample_rate_hz
-    medium = Medium(rate_hz, seed, clock_mode=lab.clock_mode, mixed_rates=mixed_rates)
     randomness = Randomness(seed)
+
+    def link_of(sender: str, receiver: str) -> Link:
+        link = settings.link_of(sender, randomness, receiver)
+        return replace(link, delay_samples=link.delay_samples + latency_samples)
+
+    medium = Medium(rate_hz, seed, clock_mode=lab.clock_mode, link_of=link_of, mixed_rates=mixed_rates)
     for radio in lab.radios:
         medium.add_radio(
             radio.name, settings.front_end_of(radio.name, randomness), receives=listening and radio.receives
         )
-    for sender in lab.radios:
-        leakage = settings.leakage_of(sender.name)
+        leakage = settings.leakage_of(radio.name)
         if leakage is not None:
-            medium.set_link(sender.name, sender.name, replace(leakage, delay_samples=float(latency_samples)))
-        for receiver in lab.radios:
-            if receiver is not sender:
-                link = settings.link_of(sender.name, randomness, receiver.name)
-                link = replace(link, delay_samples=link.delay_samples + latency_samples)
-                medium.set_link(sender.name, receiver.name, link)
+            medium.set_link(radio.name, radio.name, replace(leakage, delay_samples=float(latency_samples)))
     return medium
 
 

@@ -17,7 +17,9 @@ what the filter looks ahead (`phy.resampling`). So are filters of a radio that a
 
 import cmath
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +56,25 @@ class _Station:
     ahead: Ahead = field(default_factory=Ahead)
 
 
+class _Rooms:
+    """Arrays by number that are used again from burst to burst: fresh memory costs more than what is done in it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, NDArray[np.complex64]] = {}
+
+    def take(self, number: int, count: int) -> NDArray[np.complex64]:
+        """Room for `count` samples, until it is taken again."""
+        kept = self._kept.get(number)
+        if kept is None or kept.size < count:
+            kept = self._kept[number] = np.empty(count, np.complex64)
+        return kept[:count]
+
+
 class Medium:
     """Radios by name and the links between them. All sample indices are those of the radio they belong to.
 
-    default_link: of every pair for which `set_link` was not called. history_samples: how far a receiver that nobody
+    link_of: of sender and receiver, where `set_link` was not called for them: asked when one is first heard by the
+    other, because most pairs of a large lab never are. history_samples: how far a receiver that nobody
     reads stays behind the clock before it loses samples. mixed_rates: whether radios may have other rates than
     `sample_rate_hz`.
     """
@@ -68,7 +85,7 @@ class Medium:
         seed: int,
         *,
         clock_mode: ClockMode = ClockMode.SHARED,
-        default_link: Link | None = None,
+        link_of: Callable[[str, str], Link] = lambda sender, receiver: Link(),
         history_samples: int = 1 << 22,
         mixed_rates: bool = False,
     ) -> None:
@@ -80,11 +97,14 @@ class Medium:
         self.clock_mode = clock_mode
         self.mixed_rates = mixed_rates
         self._randomness = Randomness(seed)
-        self._default_link = default_link or Link()
+        self._link_of = link_of
         self._history = history_samples
         self._links: dict[tuple[str, str], Link] = {}
+        self._made: dict[tuple[str, str], Link] = {}
         self._stations: dict[str, _Station] = {}
+        self._receivers: list[_Station] = []
         self._taps: dict[tuple[str, str], NDArray[np.complex128]] = {}
+        self._rooms = _Rooms()
         self._block = 0
         # Samples of an exact clock since all counters were zero.
         self._time = 0.0
@@ -100,7 +120,10 @@ class Medium:
         noise = (
             ThermalNoise(self._randomness, name, front_end.noise_var_complex) if front_end.noise_var_complex else None
         )
-        self._stations[name] = _Station(name, front_end, oscillator, noise, receives, ratio, ratio)
+        station = _Station(name, front_end, oscillator, noise, receives, ratio, ratio)
+        self._stations[name] = station
+        if receives:
+            self._receivers.append(station)
 
     def set_link(self, sender: str, receiver: str, link: Link) -> None:
         """The path from `sender` to `receiver`, from its next burst on. A radio hears itself where it has one."""
@@ -116,6 +139,7 @@ class Medium:
         station = self._station(name)
         if station.receives != receives:
             station.receives = receives
+            self._receivers = [station for station in self._stations.values() if station.receives]
             station.ahead.clear()
             station.ahead.kept_from = max(station.ahead.kept_from, self._counter(station))
 
@@ -149,7 +173,13 @@ class Medium:
 
     def link(self, sender: str, receiver: str) -> Link:
         """The path from `sender` to `receiver`."""
-        return self._links.get((sender, receiver), self._default_link)
+        key = (sender, receiver)
+        given = self._links.get(key)
+        if given is not None:
+            return given
+        if key not in self._made:
+            self._made[key] = self._link_of(sender, receiver)
+        return self._made[key]
 
     def reaches(self, sender: str, receiver: str) -> bool:
         """Whether a receiver is tuned to where a sender would be heard."""
@@ -211,8 +241,8 @@ class Medium:
             radiated = radiated * sender.oscillator.phasors(start_sample, radiated.size)
         # Receivers at the same distance and with the same clock hear the same: shifting samples is what costs time.
         shifted: dict[tuple[float, float], tuple[NDArray[np.complex64], int]] = {}
-        for receiver in self._stations.values():
-            if receiver.receives and self._hears(receiver, sender):
+        for receiver in self._receivers:
+            if self._hears(receiver, sender):
                 link = self.link(name, receiver.name)
                 path = self._path(sender, receiver)
                 if path is not None:
@@ -222,7 +252,8 @@ class Medium:
                 drift_ppm = (sender.clock_ratio - receiver.clock_ratio) / receiver.clock_ratio * 1e6
                 key = (drift_ppm, link.delay_samples)
                 if key not in shifted:
-                    shifted[key] = _shift(radiated, start_sample, drift_ppm, link.delay_samples)
+                    room = partial(self._rooms.take, len(shifted) + 1)
+                    shifted[key] = _shift(radiated, start_sample, drift_ppm, link.delay_samples, room)
                 self._propagate(sender, receiver, *shifted[key], scale)
 
     def _in_band(self, sending: RadioSettings, receiver: _Station) -> bool:
@@ -254,7 +285,7 @@ class Medium:
     ) -> None:
         """Add samples that arrive from the receiver's sample `first` on to its pages, after rotation and fading."""
         cfo = self.cfo_hz(sender.name, receiver.name) / (self.sample_rate_hz * receiver.clock_ratio)
-        samples = rotate(samples, cfo, first)
+        samples = rotate(samples, cfo, first, out=self._rooms.take(0, samples.size))
         for lag, tap in enumerate(self.taps(sender.name, receiver.name).tolist()):
             if tap:
                 # A path rotates with the receiver's time, but its samples were rotated `lag` samples early.
@@ -298,7 +329,7 @@ class Medium:
 
     def _advance(self, time: float) -> None:
         self._time = max(self._time, time)
-        for station in self._stations.values():
+        for station in self._receivers:
             station.ahead.kept_from = max(station.ahead.kept_from, self._counter(station) - self._history)
             station.ahead.forget()
 
@@ -317,8 +348,12 @@ class Medium:
 
 
 def _shift(
-    samples: NDArray[np.complex64], start_sample: int, drift_ppm: float, delay_samples: float
+    samples: NDArray[np.complex64],
+    start_sample: int,
+    drift_ppm: float,
+    delay_samples: float,
+    room: Callable[[int], NDArray[np.complex64]],
 ) -> tuple[NDArray[np.complex64], int]:
     """Samples as they come out of a delay at a receiver's clock, and the receiver's index of the first of them."""
-    samples, offset = resample_clock(samples, drift_ppm, start_sample, delay_samples)
+    samples, offset = resample_clock(samples, drift_ppm, start_sample, delay_samples, room)
     return samples, start_sample + offset

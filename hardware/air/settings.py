@@ -5,10 +5,10 @@ Every backend with a simulated air brings it.
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from hardware.air.front_end import FrontEnd
 from hardware.air.link import Link, RayleighFading, StaticFading, power_profile
@@ -113,6 +113,11 @@ class MediumSettings(RadioMedium, BackendSection):
     max_clock_ppm: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """Crystals that are not given are drawn within plus and minus this."""
     radio: dict[str, RadioMedium] = Field(default_factory=dict)
+
+    @field_serializer("radio")
+    def _given(self, radio: dict[str, RadioMedium]) -> dict[str, dict[str, Any]]:
+        """What is given for one radio, and not what it shares with all: read again, defaults would be its own."""
+        return {name: own.model_dump(mode="json", exclude_unset=True, exclude_none=True) for name, own in radio.items()}
 
     @property
     def has_dac_bits(self) -> bool:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from hardware.counted.arrival import ARRIVAL_SAMPLES, alignment_burst, find_burst
+from hardware.counted.arrival import ARRIVAL_SAMPLES, SEARCH_SAMPLES, alignment_burst, find_burst
 from hardware.counted.radio import CountedRadio
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab, LabRadio, Role
@@ -21,35 +21,36 @@ _LATENCY_S = 0.25
 
 def require_one_direction(lab: Lab, radio: LabRadio) -> None:
     """Raise `LabFileError` for a radio that is to send and to receive."""
-    if radio.receives and radio.role is not Role.PS:
-        if radio.role is Role.OBSERVER:
-            raise LabFileError(
-                f"{lab.source}: '{radio.name}' is an observer: here the ps alone receives; use a simulated "
-                "lab, whose radios share a count"
-            )
+    if radio.receives and radio.role not in (Role.PS, Role.OBSERVER):
         raise LabFileError(
-            f"{lab.source}: '{radio.name}' has receives = true: here the ps alone receives, because a radio's two "
-            "streams do not share a count"
+            f"{lab.source}: '{radio.name}' has receives = true: here the ps and observers alone receive, because two "
+            "streams of one radio do not share a count"
         )
 
 
 def align(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:
-    """Reach radios again that were lost, and align the transmitters that are not parked and do not count as the server.
+    """Reach radios again that were lost, and align the others that are not parked and do not count as the server.
 
     Bursts that were placed before leave first, where anything is aligned. Returns the names of the aligned ones.
     """
     counted = [radio for radio in radios.values() if isinstance(radio, CountedRadio)]
-    server = next(radio for radio in counted if radio.receives)
+    server = next(radio for radio in counted if radio.receives and not radio.observes)
     for radio in (server, *counted):
         radio.recover()
         radio.forget_losses()
     shared = lab.clock_mode is ClockMode.SHARED
-    stray = [radio for radio in counted if radio.transmits and not radio.parked and _astray(radio, server, shared)]
+    others = [radio for radio in counted if radio is not server and not radio.parked]
+    stray = [radio for radio in others if _astray(radio, server, shared)]
     if not stray:
         return ()
     _let_leave(counted, server)
+    transmitters = [radio for radio in others if radio.transmits]
     for radio in stray:
-        _align_one(radio, server, shared)
+        if radio.transmits:
+            _align_one(radio, server, shared)
+    for radio in stray:
+        if radio.observes:
+            _align_observer(radio, transmitters, server, shared)
     return tuple(radio.name for radio in stray)
 
 
@@ -108,4 +109,35 @@ def _align_one(radio: CountedRadio, server: CountedRadio, shared: bool) -> None:
     raise CaptureError(
         f"'{radio.name}' was not heard by '{server.name}' while aligning: is it on, in range and tuned to the same "
         "frequency?"
+    )
+
+
+def _align_observer(
+    observer: CountedRadio, transmitters: Sequence[CountedRadio], server: CountedRadio, shared: bool
+) -> None:
+    """From one burst that both hear. That the way to one is longer than to the other stays in the observer's count."""
+    burst = alignment_burst(server.settings.sample_rate_hz)
+    observer.forget_alignment()
+    for transmitter in transmitters:
+        epochs = (observer.epoch, server.epoch)
+        begin, own_begin = server.now(), observer.now()
+        limit = alignment_limit(transmitter.queue_samples, server)
+        transmitter.send_unaligned(burst)
+        arrival = find_burst(server, begin, limit)
+        if arrival is None:
+            continue
+        if server.lockstep:
+            # Time moves only where the server receives, and the observer looks at whole pieces.
+            server.receive(SEARCH_SAMPLES, server.now())
+        heard = find_burst(observer, own_begin, limit)
+        if heard is None:
+            continue
+        if (observer.epoch, server.epoch) != epochs:
+            raise RxOverflowError(f"{observer.name} and {server.name} cannot be aligned: samples were lost meanwhile")
+        clock_ppm = 0.0 if shared else arrival.clock_ppm - heard.clock_ppm
+        observer.set_alignment(server, round(arrival.start_sample - heard.start_sample), epochs, clock_ppm)
+        return
+    raise CaptureError(
+        f"'{observer.name}' and '{server.name}' have heard no transmitter together while aligning: is it on, in range "
+        "and tuned to the same frequency?"
     )

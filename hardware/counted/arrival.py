@@ -21,6 +21,8 @@ ARRIVAL_SAMPLES = 16
 it, and which one is the strongest changes with fading."""
 _FALSE_ALARM_PROBABILITY = 1e-9
 _CHUNK = 1 << 15
+SEARCH_SAMPLES = 3 * _CHUNK
+"""After a burst's begin, that a receiver may take to find it."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Without timestamps there is nothing but the count: both streams are continuous, 
 (`stream`) and raised as a typed error. The relation between a transmitter's count and that of the parameter
 server is measured over the air (`alignment`), after which all radios of a lab speak the server's.
 
-The server receives, all others transmit: two streams of one radio would not share a count. Parking keeps the transmit
+The server receives, and observers, whose counts are aligned as well; all others transmit: two streams of one radio
+would not share a count. Parking keeps the transmit
 stream running, with zeros at the lowest gain, so that its count stays known; closing ends it.
 """
 
@@ -51,13 +52,23 @@ class _Alignment:
 
 
 class CountedRadio(Radio):
-    """One radio, which receives or else transmits. A backend supplies ports, and the form that samples have in them."""
+    """One radio, which receives or else transmits. A backend supplies ports, and the form that samples have in them.
+
+    observes: it receives beside the server, and takes over the server's count.
+    """
 
     def __init__(
-        self, name: str, capabilities: Capabilities, limits: Limits, timeout_s: float, *, receives: bool
+        self,
+        name: str,
+        capabilities: Capabilities,
+        limits: Limits,
+        timeout_s: float,
+        *,
+        receives: bool,
+        observes: bool = False,
     ) -> None:
         super().__init__(name, capabilities, limits, timeout_s)
-        self.receives, self.transmits = receives, not receives
+        self.receives, self.transmits, self.observes = receives, not receives, observes
         self._closing = threading.RLock()
         self._wanted: RadioSettings | None = None
         self._lost = False
@@ -101,7 +112,7 @@ class CountedRadio(Radio):
     def now(self) -> int:
         """See `Radio.now`. A transmitter whose count is not aligned cannot send at all, and says 0."""
         if self._rx is not None:
-            return self._rx.now()
+            return self._rx.now() + self._ahead_samples
         if self._tx is None or not self.aligned or self._alignment is None:
             return 0
         return max(self._tx.now() + self._alignment.offset_samples, self._alignment.reference.now())
@@ -115,10 +126,15 @@ class CountedRadio(Radio):
     @property
     def aligned(self) -> bool:
         """Whether its sample numbers are the server's: always true for the server."""
-        if self.receives:
+        if self.receives and not self.observes:
             return True
         held = self._alignment
         return held is not None and held.epochs == (self.epoch, held.reference.epoch)
+
+    @property
+    def _ahead_samples(self) -> int:
+        """By which the count of what it is asked to receive is ahead of its stream's."""
+        return 0 if self._alignment is None else self._alignment.offset_samples
 
     @property
     def clock_ppm(self) -> float:
@@ -152,6 +168,10 @@ class CountedRadio(Radio):
         """Take over the reference's count: it is `offset_samples` more than one's own. epochs: own and reference's."""
         at_sample = reference.now() if at_sample is None else at_sample
         self._alignment = _Alignment(reference, offset_samples, epochs, clock_ppm, at_sample)
+
+    def forget_alignment(self) -> None:
+        """Count by itself again."""
+        self._alignment = None
 
     @property
     def unsent_samples(self) -> int:
@@ -220,7 +240,7 @@ class CountedRadio(Radio):
     def _listen(self, count: int, start_sample: int) -> tuple[NDArray[np.complex64], int]:
         if self._rx is None:
             raise HardwareError(f"{self.name} does not receive in this lab: here the ps alone does")
-        return self._decode(self._rx.take(count, start_sample, self.timeout_s))
+        return self._decode(self._rx.take(count, start_sample - self._ahead_samples, self.timeout_s))
 
     def _start_streams(self, rate_hz: float) -> None:
         if self._tx is not None or self._rx is not None:

@@ -30,12 +30,13 @@ class RxPort(Port):
 class RxStream(SampleStream):
     """It reads always, and forgets what nobody takes within its history.
 
-    In lockstep it reads only what is asked for, so that simulated time stands still in between.
+    In lockstep it reads only what is asked for, so that simulated time stands still in between. An observer's does not,
+    with `always`: time is for the server to move.
     """
 
-    def __init__(self, port: RxPort, history_samples: int, first_sample: int) -> None:
+    def __init__(self, port: RxPort, history_samples: int, first_sample: int, *, always: bool = False) -> None:
         super().__init__(port, first_sample)
-        self._port = port
+        self._port, self._on_demand = port, port.lockstep and not always
         self._history = max(history_samples, 2 * self.block)
         self._blocks: deque[tuple[int, NDArray[Any]]] = deque()
         self._new: NDArray[Any] | None = None
@@ -109,7 +110,7 @@ class RxStream(SampleStream):
             self._raise_loss()
 
     def _move(self) -> None:
-        if self._port.lockstep:
+        if self._on_demand:
             with self._changed:
                 while self._count >= self._wanted_until and not self._stopping.is_set():
                     self._changed.wait()

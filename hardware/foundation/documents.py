@@ -1,26 +1,23 @@
-"""The one reader of each format that files come in: TOML, JSON, numpy archives. Bounded, whoever wrote the file.
+"""The one reader of each format of text that files come in, TOML and JSON. Bounded, whoever wrote the file.
 
-Whatever is wrong with a file is a `DocumentError`, which is a ValueError too; what it means is for the caller to say.
+A name may lead to a pipe that never answers, to a device without an end, or to tables that nest without one. Nothing
+here waits, and nothing reads more than it was allowed to. Whatever is wrong with a file is a `DocumentError`, which is
+a ValueError too; what it means is for the caller to say. Arrays are in `hardware.foundation.arrays`.
 """
 
 import json
+import os
+import stat
 import tomllib
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, BinaryIO
 
 from phy.errors import AirdpError
 
 MOST_TEXT_BYTES = 64 << 20
-MOST_ARRAY_BYTES = 4 << 30
 DEEPEST = 32
 """Tables within tables; airdp's own files have six."""
-# Arrays of zeros shrink by a thousand; what shrinks by more was made to.
-_MOST_EXPANSION = 2000
 _MOST_BITS = 256
 
 
@@ -36,9 +33,27 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def open_regular(path: Path) -> BinaryIO:
+    """The file for reading. `DocumentError` where it is no regular file, OSError where it cannot be opened."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DocumentError("it is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bounded(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
+    """The whole content. Raises `DocumentError` where there is more of it than that, or OSError."""
+    with open_regular(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise DocumentError(f"it has more than {most_bytes} bytes")
+    return content
+
+
+def read_toml(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> dict[str, Any]:
     """The tables of a TOML file. Raises `DocumentError`, or OSError where there is no such file."""
-    return parse_toml(_text(_bounded(path)))
+    return parse_toml(_text(read_bounded(path, most_bytes)))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -56,9 +71,9 @@ def parse_toml(text: str) -> dict[str, Any]:
     return data
 
 
-def read_json(path: Path, *, unique: bool = False) -> Any:
+def read_json(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> Any:
     """The value in a JSON file. Raises `DocumentError`, or OSError where there is no such file."""
-    return parse_json(_bounded(path), unique=unique)
+    return parse_json(read_bounded(path, most_bytes))
 
 
 def parse_json(content: bytes | str, *, unique: bool = False) -> Any:
@@ -78,36 +93,6 @@ def parse_json(content: bytes | str, *, unique: bool = False) -> Any:
         raise DocumentError(str(error)) from error
     _check(value)
     return value
-
-
-def read_arrays(path: Path, names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
-    """These arrays of an .npz file, or all; none of them may hold objects. Raises `DocumentError`, or OSError."""
-    # Opened here because numpy leaves its own handle open when the archive is damaged.
-    with path.open("rb") as stream:
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                _check_sizes(archive)
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as file:
-                return {name: np.asarray(file[name]) for name in (file.files if names is None else names)}
-        except OSError:
-            raise
-        except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
-            raise DocumentError(str(error) or type(error).__name__) from error
-
-
-def _check_sizes(archive: zipfile.ZipFile) -> None:
-    for entry in archive.infolist():
-        if entry.file_size > min(MOST_ARRAY_BYTES, (1 << 20) + _MOST_EXPANSION * entry.compress_size):
-            raise DocumentError(f"'{entry.filename}' would have {entry.file_size} bytes")
-
-
-def _bounded(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(MOST_TEXT_BYTES + 1)
-    if len(content) > MOST_TEXT_BYTES:
-        raise DocumentError(f"it has more than {MOST_TEXT_BYTES} bytes")
-    return content
 
 
 def _text(content: bytes) -> str:

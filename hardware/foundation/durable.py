@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hardware.foundation.file_errors import naming
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -15,9 +17,10 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     scratch = path.with_name(f".{path.name}.tmp")
     try:
-        yield scratch
-        _sync(scratch)
-        scratch.replace(path)
+        with naming(path):
+            yield scratch
+            _sync(scratch)
+            scratch.replace(path)
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
@@ -35,7 +38,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def append_durably(path: Path, content: bytes) -> None:
     """Append `content` to `path` and wait until it is on disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    with os.fdopen(descriptor, "ab") as file:
+    with naming(path), os.fdopen(descriptor, "ab") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -70,9 +73,10 @@ class AppendOnlyFile:
     def append(self, content: bytes) -> None:
         """Append `content` and wait until it is on disk."""
         rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(self._descriptor, rest) :]
-        os.fsync(self._descriptor)
+        with naming(self.path):
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+            os.fsync(self._descriptor)
         self.size += len(content)
 
     def close(self) -> None:
@@ -82,7 +86,7 @@ class AppendOnlyFile:
 
 def overwrite_durably(path: Path, offset: int, content: bytes) -> None:
     """Put `content` at `offset` of an existing file, and nothing after it, and wait until it is on disk."""
-    with path.open("r+b") as file:
+    with naming(path), path.open("r+b") as file:
         file.seek(offset)
         file.write(content)
         file.truncate()
@@ -112,6 +116,7 @@ def sync_folder(folder: Path) -> None:
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

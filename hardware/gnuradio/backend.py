@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from hardware.air.settings import SECTION as MEDIUM
 from hardware.air.settings import MediumSettings, medium_of
 from hardware.counted.alignment import align, require_one_direction
-from hardware.gnuradio.settings import CAPABILITIES, SECTION, GnuRadioSettings, gnuradio_of
+from hardware.gnuradio.settings import CAPABILITIES, SECTION, Device, GnuRadioSettings, gnuradio_of
+from hardware.lab.addresses import addresses_of
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Backend, Connection, Lab, Role
 from hardware.lab.requirements import Requirement, module_requirement, tool_requirement
@@ -27,6 +28,7 @@ _NOT_IN_THE_AIR = (
     "dac_bits",
     "adc_bits",
 )
+_KINDS = {Device.PLUTO: "Pluto", Device.UHD: "USRP"}
 _LOG = logging.getLogger("airdp")
 
 
@@ -49,11 +51,16 @@ def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
 
     for radio in lab.radios:
         require_one_direction(lab, radio)
+        if radio.role is Role.OBSERVER:
+            raise LabFileError(
+                f"{lab.source}: '{radio.name}' is an observer: the drawing 'air' has one receiver, the ps, and "
+                "no drawing only listens; validate against an observer with --backend loopback"
+            )
     simulated = gnuradio_of(lab).simulated
     if simulated:
         _check_air(lab)
     else:
-        _check_addresses(lab)
+        addresses_of(lab, _KINDS[gnuradio_of(lab).device])
     radios: dict[str, Radio] = {}
     processes = stack.enter_context(FlowgraphProcesses(lab, seed))
     for radio in lab.radios:
@@ -82,22 +89,18 @@ def _check_air(lab: Lab) -> None:
         _LOG.warning("%s: the flowgraph air does without %s", lab.source, ", ".join(ignored))
 
 
-def _check_addresses(lab: Lab) -> None:
-    device = gnuradio_of(lab).device
-    for radio in lab.radios:
-        if not radio.address:
-            raise LabFileError(
-                f"{lab.source}: '{radio.name}' has no address: with gnuradio.device = '{device}' each "
-                "radio has its own (a Pluto's URI, or the arguments of a USRP)"
-            )
-
-
 def _requirements() -> Sequence[Requirement]:
     from flowgraphs.build import INSTALL
+    from flowgraphs.errors import FlowgraphError
+    from flowgraphs.runtime import gnuradio_python
 
     install = f"sudo {INSTALL}"
+    try:
+        gnuradio = module_requirement("gnuradio", "flowgraphs", install, gnuradio_python())
+    except FlowgraphError as error:
+        gnuradio = Requirement("gnuradio", "flowgraphs", present=False, detail=str(error).split(";")[0], help=install)
     return (
-        module_requirement("gnuradio", "flowgraphs", install),
+        gnuradio,
         tool_requirement("grcc", "flowgraphs", install),
         module_requirement("uhd", "USRP", "sudo apt-get install python3-uhd uhd-host"),
         tool_requirement("uhd_find_devices", "USRP", "sudo apt-get install uhd-host"),
@@ -111,4 +114,5 @@ BACKEND = Backend(
     _connect,
     align,
     requirements=_requirements,
+    hints={"uhd": 'backend = "gnuradio" with device = "uhd" in [gnuradio]'},
 )

@@ -6,6 +6,9 @@ import xmlrpc.client
 
 from flowgraphs.control import control_proxy
 from hardware.radio.errors import HardwareError, RadioTimeoutError
+from hardware.radio.tx_gains import TxGainRange
+
+_LEAST_STEP_DB = 0.25
 
 
 class FlowgraphControl:
@@ -26,6 +29,14 @@ class FlowgraphControl:
         if not isinstance(value, int | float):
             raise HardwareError(f"{self.name}: its flowgraph has {parameter} = {value!r}: expected a number")
         return float(value)
+
+    def gain_range(self) -> TxGainRange:
+        """Of the USRP behind the flowgraph, as UHD counts."""
+        found = self._call("get_gain_range")
+        if not isinstance(found, list) or len(found) != 3:
+            raise HardwareError(f"{self.name}: its flowgraph has a gain range of {found!r}: expected three numbers")
+        low, high, step = (float(value) for value in found)
+        return TxGainRange(low, high, step or _LEAST_STEP_DB)
 
     def _call(self, method: str, *arguments: float | str) -> object:
         try:

@@ -52,7 +52,10 @@ class Demand:
 
 
 class _SocketPort(Port):
-    """ended: why the flowgraphs have ended; nothing while they run. demand: of simulated time, None for real time."""
+    """ended: why the flowgraphs have ended; nothing while they run. demand: of simulated time, None with a device.
+
+    watched: the device's time is that of the wall clock, so that a count which falls behind it has lost samples.
+    """
 
     def __init__(
         self,
@@ -64,11 +67,12 @@ class _SocketPort(Port):
         timeout_s: float,
         demand: Demand | None,
         queue_samples: int,
+        watched: bool,
         ended: Callable[[], str],
     ) -> None:
         super().__init__(name, block_samples, lockstep=demand is not None, warm_up_blocks=0)
         self._socket, self._timeout_s, self._demand, self._ended = socket, timeout_s, demand, ended
-        self._watchdog = Watchdog(rate_hz, queue_samples) if demand is None else None
+        self._watchdog = Watchdog(rate_hz, queue_samples) if watched else None
         self._moved_samples = 0
 
     @property

@@ -5,7 +5,6 @@ the others belongs to a time that nobody can tell any more.
 """
 
 import socket
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ import zmq
 from flowgraphs.build import build
 from flowgraphs.errors import FlowgraphError
 from flowgraphs.runtime import FlowgraphProcess
+from hardware.foundation.scratch import scratch_folder
 from hardware.gnuradio.control import FlowgraphControl
 from hardware.gnuradio.flowgraph_air import AIR, FlowgraphAir
 from hardware.gnuradio.port import Demand, FlowgraphRxPort, FlowgraphTxPort
@@ -86,7 +86,7 @@ class FlowgraphProcesses:
         self.generation += 1
         self._demand = None if self._air is None else Demand(self.settings.margin_samples)
         try:
-            self._folder = Path(self._running.enter_context(tempfile.TemporaryDirectory(prefix="airdp-")))
+            self._folder = self._running.enter_context(scratch_folder("graphs", sockets=True))
             for radio in self.lab.radios:
                 self._launch(radio.name, _GRAPHS[radio.role], self._radio_parameters(radio))
             if self._air is not None:
@@ -194,6 +194,7 @@ class FlowgraphProcesses:
             "timeout_s": timeout_s,
             "demand": self._demand,
             "queue_samples": self.queue_samples,
+            "watched": self._demand is None and self.settings.real_time,
             "ended": self.ended,
         }
 
@@ -207,7 +208,12 @@ class FlowgraphProcesses:
         port = _free_port()
         parameters |= {"control_address": _LOCALHOST, "control_port": str(port)}
         script = build(graph, choices, transmitters)
-        process = FlowgraphProcess(script, parameters, {} if name == AIR else self._limits(graph))
+        process = FlowgraphProcess(
+            script,
+            parameters,
+            {} if name == AIR else self._limits(graph),
+            lab_gains=self.settings.device is Device.UHD,
+        )
         process.start()
         self._processes[name] = process
         control = FlowgraphControl(name, process.control_url, self.lab.timeout_s)
@@ -242,12 +248,12 @@ class FlowgraphProcesses:
         if receives:
             parameters |= {"rx_gain_db": repr(settings.rx_gain_db), "monitor_out": self._monitor_address()}
         else:
-            # Parked until it is configured.
+            # Parked until it is configured; a USRP takes what is below its range for its lowest.
             parameters["tx_gain_db"] = repr(CAPABILITIES[self.settings.device].tx_gain_db[0])
         if self.settings.device is Device.PLUTO:
             parameters["pluto_uri"] = radio.address
         if self.settings.device is Device.UHD:
-            parameters["usrp_args"] = radio.address
+            parameters |= {"usrp_args": radio.address, "usrp_clock": self.settings.usrp_clock}
         return parameters
 
     def _monitor_address(self) -> str:

@@ -1,8 +1,11 @@
 """How radios of a kind are found, and what one says about itself. Nothing is set and nothing is sent."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hardware.foundation.child_processes import child_environment
 from hardware.radio.settings import Capabilities
 
 
@@ -36,3 +39,25 @@ class Discovery:
     find: Callable[[], tuple[Sequence[RadioInfo], Sequence[str]]]
     describe: Callable[[str], RadioInfo]
     checks: tuple[str, ...]
+
+
+def scan_apart(module: str, schemes: tuple[str, ...], seconds: float) -> list[str]:
+    """Addresses that `python -m MODULE` prints as lines, of those that begin in one of these ways, each once.
+
+    A process of its own, because libraries ask every network and every bus, and may take long: what it has found until
+    then counts.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            env=child_environment(),
+            check=False,
+        )
+        said = done.stdout
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout or b""
+    lines = said.decode("ascii", "replace").splitlines()
+    return list(dict.fromkeys(line for line in lines if line.startswith(schemes)))

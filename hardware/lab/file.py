@@ -33,7 +33,7 @@ from hardware.foundation.sections import Finite, Pair, Positive, Section, choice
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab, LabRadio, Role
 from hardware.lab.registry import find_backend, registry
-from hardware.radio.errors import HardwareError, LabFileError
+from hardware.radio.errors import HardwareError, LabFileError, MixedLabError
 from hardware.radio.settings import Limits, RadioSettings
 
 
@@ -152,6 +152,7 @@ def load_lab(path: Path) -> Lab:
 def parse_lab(data: Mapping[str, Any], source: str = "lab") -> Lab:
     """The lab that the tables of a lab file describe. source: what messages call it."""
     model = lab_file_model()
+    _require_one_backend(data, source)
     try:
         file = model.model_validate(dict(data))
         limits = Limits(file.limits.band_hz, file.limits.max_tx_gain_db, file.limits.max_rx_gain_db)
@@ -170,6 +171,17 @@ def parse_lab(data: Mapping[str, Any], source: str = "lab") -> Lab:
         sections={name: getattr(file, name) for name in registry().sections},
         source=source,
     )
+
+
+def _require_one_backend(data: Mapping[str, Any], source: str) -> None:
+    """`MixedLabError` where a radio is to be reached in another way than the lab."""
+    radios = data.get("radio")
+    for radio in radios if isinstance(radios, list) else []:
+        if isinstance(radio, dict) and "backend" in radio:
+            raise MixedLabError(
+                f"{source}: '{radio.get('name', 'a radio')}' has a backend of its own ({radio['backend']}): all radios "
+                "of a lab are reached through the one that [lab] names, and are of one kind; make two labs of it"
+            )
 
 
 def _missing(error: ValidationError) -> tuple[str, ...]:

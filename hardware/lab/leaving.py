@@ -36,10 +36,18 @@ class Leaving:
     def __call__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close all radios in order. Failures are raised, or told where something else went wrong before."""
-        with uninterrupted():
-            failures = self._close_in_order()
-        if failures and error is None:
+        """Close all radios in order. Failures are raised, or told where something else went wrong before.
+
+        That somebody stops the program is nothing that went wrong: a radio that may still send is worth more than that.
+        """
+        failures: list[Exception] = []
+        try:
+            with uninterrupted():
+                failures += self._close_in_order()
+        except (KeyboardInterrupt, SystemExit):
+            if not failures:
+                raise
+        if failures and (error is None or isinstance(error, KeyboardInterrupt | SystemExit)):
             raise HardwareError("; ".join(map(str, failures)))
         for failure in failures:
             _LOG.error("%s", failure)

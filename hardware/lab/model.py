@@ -1,9 +1,11 @@
 """A lab: its radios by role, what they are set to, what they may do, and the backend that they are reached through."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeVar
 
 from hardware.lab.clock import ClockMode
@@ -50,9 +52,10 @@ class Backend:
     sections: of a lab file, by name. traits: what a lab is like. connect: (lab, seed of the simulated air, stack) to
     the lab's radios, each entered into the stack as soon as it is open. align: gives the radios one count of samples
     where they have not got it by themselves, and returns the names of those whose count changed. requirements: what
-    must be installed. emulate: serves a lab's radios as virtual ones, whatever backend the lab is on. connect_one:
-    opens a single radio of a lab by its name, where the others belong to other processes; one_count: what `align` is
-    for them then.
+    must be installed. emulate: serves a lab's radios as virtual ones, whatever backend the lab is on; emulates: the
+    kind of device that drivers take them for, where they do. connect_one: opens a single radio of a lab by its name,
+    where the others belong to other processes; one_count: what `align` is for them then. hints: what to write in a lab
+    file, by words that somebody may take for the name of this backend.
     """
 
     name: str
@@ -63,8 +66,10 @@ class Backend:
     discovery: Discovery | None = None
     requirements: Callable[[], Sequence[Requirement]] = tuple
     emulate: Callable[["Lab", EmulationSettings], AbstractContextManager[Emulation]] | None = None
+    emulates: str | None = None
     connect_one: Callable[["Lab", str, ExitStack], Connection] | None = None
     one_count: OneCount | None = None
+    hints: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,9 @@ class Lab:
     def __post_init__(self) -> None:
         """Refuse labs that cannot work, with the reason and the place."""
         names = [radio.name for radio in self.radios]
-        for name in names:
-            if names.count(name) > 1:
-                raise self._error(f"there are {names.count(name)} radios named '{name}': names must differ")
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise self._error(f"there are {count} radios named '{name}': names must differ")
         self._check_roles()
         for radio in self.radios:
             if radio.settings.sample_rate_hz != self.sample_rate_hz:
@@ -158,9 +163,13 @@ class Lab:
         """Radios that only listen, in the file's order."""
         return tuple(radio for radio in self.radios if radio.role is Role.OBSERVER)
 
+    @cached_property
+    def _by_name(self) -> dict[str, LabRadio]:
+        return {radio.name: radio for radio in self.radios}
+
     def radio(self, name: str) -> LabRadio:
         """The radio of that name."""
-        found = next((radio for radio in self.radios if radio.name == name), None)
+        found = self._by_name.get(name)
         if found is None:
             raise self._error(f"there is no radio '{name}': there are {', '.join(one.name for one in self.radios)}")
         return found

@@ -75,7 +75,8 @@ def find_backend(name: str) -> Backend:
     known = registry()
     if name in known.backends:
         return known.backends[name]
-    listed = f"{', '.join(known.backends)}{nearest(name, known.backends)}"
+    meant = " or ".join(hint for backend in known.backends.values() if (hint := backend.hints.get(name)))
+    listed = f"{', '.join(known.backends)}{f'; write {meant}' if meant else nearest(name, known.backends)}"
     raise HardwareError("; ".join([f"backend '{name}' is not one of {listed}", *known.problems]))
 
 

@@ -1,8 +1,10 @@
 """What must be installed for a backend, and whether it is."""
 
-import importlib.util
 import shutil
+import sys
 from dataclasses import dataclass
+
+from hardware.lab.importing import import_problems
 
 
 @dataclass(frozen=True)
@@ -16,10 +18,11 @@ class Requirement:
     help: str
 
 
-def module_requirement(name: str, needed_for: str, command: str) -> Requirement:
-    """A Python module, which `command` installs. It is looked for and not imported."""
-    present = importlib.util.find_spec(name) is not None
-    return Requirement(name, needed_for, present, "importable" if present else "missing", command)
+def module_requirement(name: str, needed_for: str, command: str, python: str = sys.executable) -> Requirement:
+    """A Python module, which `command` installs. A process with `python` imports it."""
+    problem = import_problems([name], python)[name]
+    where = "imported" if python == sys.executable else f"imported by {python}"
+    return Requirement(name, needed_for, not problem, problem or where, command)
 
 
 def tool_requirement(name: str, needed_for: str, command: str) -> Requirement:

@@ -29,3 +29,21 @@ class Traits:
     virtual_time: bool
     jammer_noise: JammerNoise
     exclusive: str | None
+
+    @classmethod
+    def of_hardware(cls, capabilities: Capabilities) -> "Traits":
+        """Real radios in a real air."""
+        return cls(
+            capabilities,
+            simulated_air=False,
+            virtual_time=False,
+            jammer_noise=JammerNoise.SYSTEM,
+            exclusive="real radios",
+        )
+
+    @classmethod
+    def of_virtual_devices(cls, capabilities: Capabilities) -> "Traits":
+        """Virtual devices in an air of their own, through the drivers of real ones."""
+        return cls(
+            capabilities, simulated_air=True, virtual_time=False, jammer_noise=JammerNoise.SYSTEM, exclusive=None
+        )

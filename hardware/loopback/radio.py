@@ -1,5 +1,6 @@
 """Radios in the simulated air of this process."""
 
+import math
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -43,7 +44,8 @@ class LoopbackRadio(Radio):
     @property
     def tx_image_db(self) -> float | None:
         """See `Radio.tx_image_db`."""
-        return self._medium.front_end(self.name).iq_image_db
+        image_db = self._medium.front_end(self.name).iq_image_db
+        return -math.inf if image_db is None else image_db
 
     def _write(self, settings: RadioSettings) -> None:
         self._medium.tune(

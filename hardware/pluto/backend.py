@@ -5,13 +5,14 @@ from contextlib import ExitStack
 
 from hardware.counted.alignment import align
 from hardware.counted.apart import CountsApart
+from hardware.lab.addresses import addresses_of
 from hardware.lab.discovery import Discovery, RadioInfo
 from hardware.lab.model import Backend, Connection, Lab
 from hardware.lab.requirements import Requirement, module_requirement, tool_requirement
-from hardware.lab.traits import JammerNoise, Traits
+from hardware.lab.traits import Traits
 from hardware.pluto.settings import CAPABILITIES, SECTION, PlutoSettings
-from hardware.radio.errors import LabFileError
 
+_KIND = "Pluto"
 _CHECKS = (
     "the cable: USB at the connector in the middle, and a cable that carries data",
     "the system: `lsusb` shows 0456:b673, and the Pluto has booted (its second LED blinks)",
@@ -23,30 +24,14 @@ _CHECKS = (
 
 def _traits(lab: Lab) -> Traits:
     del lab
-    return Traits(
-        CAPABILITIES,
-        simulated_air=False,
-        virtual_time=False,
-        jammer_noise=JammerNoise.SYSTEM,
-        exclusive="real radios",
-    )
+    return Traits.of_hardware(CAPABILITIES)
 
 
 def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
     from hardware.pluto.connect import connect_plutos
 
     del seed
-    addresses: dict[str, str] = {}
-    for radio in lab.radios:
-        if not radio.address:
-            raise LabFileError(
-                f"{lab.source}: '{radio.name}' has no address: run `airdp radios`, and write a [[radio]] with its own "
-                'address ("ip:…" or "usb:…") for each Pluto'
-            )
-        if radio.address in addresses.values():
-            raise LabFileError(f"{lab.source}: two radios have the address {radio.address}: each Pluto has its own")
-        addresses[radio.name] = radio.address
-    return Connection(connect_plutos(lab, addresses, stack))
+    return Connection(connect_plutos(lab, addresses_of(lab, _KIND), stack))
 
 
 def _connect_one(lab: Lab, name: str, stack: ExitStack) -> Connection:
@@ -82,7 +67,7 @@ BACKEND = Backend(
     _traits,
     _connect,
     align,
-    Discovery("Pluto", ("ip:", "usb:"), _find, _describe, _CHECKS),
+    Discovery(_KIND, ("ip:", "usb:"), _find, _describe, _CHECKS),
     _requirements,
     connect_one=_connect_one,
     one_count=CountsApart(),

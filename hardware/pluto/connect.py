@@ -21,7 +21,8 @@ def connect_plutos(lab: Lab, addresses: Mapping[str, str], stack: ExitStack) -> 
                 addresses[radio.name],
                 lab.limits,
                 lab.timeout_s,
-                receives=radio.role is Role.PS,
+                receives=radio.role in (Role.PS, Role.OBSERVER),
+                observes=radio.role is Role.OBSERVER,
                 settings=pluto_of(lab),
             )
         )

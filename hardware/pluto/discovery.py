@@ -6,15 +6,12 @@ that cannot be resolved may take long. `python -m hardware.pluto.discovery` prin
 
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from ctypes import POINTER, byref
 from dataclasses import replace
 from typing import Any
 
-from hardware.foundation.child_processes import child_environment
-from hardware.lab.discovery import RadioInfo
+from hardware.lab.discovery import RadioInfo, scan_apart
 from hardware.pluto.context import PlutoContext, libraries
 from hardware.pluto.radio import capabilities_of
 from hardware.pluto.settings import IIOD_PORT
@@ -22,6 +19,7 @@ from hardware.radio.errors import HardwareError
 
 DEFAULT_HOSTS = ("192.168.2.1", "pluto.local")
 _SCAN_S = 10.0
+_SCHEMES = ("usb:", "ip:")
 _PROBE_S = 1.0
 
 
@@ -64,20 +62,7 @@ def find_plutos() -> tuple[list[RadioInfo], list[str]]:
 
 
 def _addresses() -> list[str]:
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "hardware.pluto.discovery"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_SCAN_S,
-            env=child_environment(),
-            check=False,
-        )
-        said = done.stdout
-    except subprocess.TimeoutExpired as error:
-        # What it has found until then counts.
-        said = error.stdout or b""
-    return list(dict.fromkeys(line for line in said.decode("ascii").splitlines() if line.startswith(("usb:", "ip:"))))
+    return scan_apart("hardware.pluto.discovery", _SCHEMES, _SCAN_S)
 
 
 def _scan() -> Iterator[str]:

@@ -95,12 +95,18 @@ class PlutoTxPort(_PlutoPort, TxPort):
 
 
 class PlutoRxPort(_PlutoPort, RxPort):
-    """Words (n, 2) from the air."""
+    """Words (n, 2) from the air. always: they are read whether anybody has asked for them or not."""
 
     _doing = "receiving"
 
-    def __init__(self, context: PlutoContext, settings: PlutoSettings, rate_hz: float) -> None:
+    def __init__(self, context: PlutoContext, settings: PlutoSettings, rate_hz: float, *, always: bool = False) -> None:
+        self._always = always
         super().__init__(context, context.rx_core, settings, rate_hz, RX_OVERFLOW, 1)
+
+    @property
+    def patient(self) -> bool:
+        """In lockstep an observer waits until the server receives."""
+        return self.lockstep and self._always
 
     def pull(self) -> NDArray[Any]:
         """See `RxPort.pull`."""

@@ -51,9 +51,10 @@ class PlutoRadio(CountedRadio):
         timeout_s: float = 5.0,
         *,
         receives: bool = False,
+        observes: bool = False,
         settings: PlutoSettings | None = None,
     ) -> None:
-        super().__init__(name, CAPABILITIES, limits, timeout_s, receives=receives)
+        super().__init__(name, CAPABILITIES, limits, timeout_s, receives=receives, observes=observes)
         self.uri = uri
         self._pluto = settings or PlutoSettings()
         self._split = PARKED
@@ -236,8 +237,8 @@ class PlutoRadio(CountedRadio):
         return TxStream(PlutoTxPort(self._context, self._pluto, rate_hz), first_sample)
 
     def _open_rx(self, rate_hz: float, first_sample: int) -> RxStream:
-        port = PlutoRxPort(self._context, self._pluto, rate_hz)
-        return RxStream(port, round(self._pluto.history_s * rate_hz), first_sample)
+        port = PlutoRxPort(self._context, self._pluto, rate_hz, always=self.observes)
+        return RxStream(port, round(self._pluto.history_s * rate_hz), first_sample, always=self.observes)
 
     def _set(self, name: str, value: Any) -> None:
         sdr = self._context.sdr

@@ -28,9 +28,10 @@ class PlutoSettings(BackendSection):
     """From a decision to the first sample of the burst it leads to: what the host may take in between."""
     history_s: Annotated[float, Field(gt=0, le=60)] = 1.0
     """How long received samples are kept for somebody to take them."""
-    tx_image_db: Annotated[float, Field(lt=0)] = -40.0
-    """Power of the mirror image that a transmitter makes at most; an AD936x that was calibrated at its frequency has
-    -50. Clients are charged for it."""
+    tx_image_db: Annotated[float, Field(lt=0)] | None = None
+    """Power of the mirror image that a transmitter makes at most, where you know it; an AD936x that was calibrated at
+    its frequency has -50. Clients are charged for the image that their soundings show, and for no more than this unless
+    they show more."""
     quadrature_tracking: bool = True
     """The receiver's I/Q correction."""
     rf_dc_tracking: bool = True

@@ -76,7 +76,8 @@ class Radio(ABC):
 
     @property
     def tx_image_db(self) -> float | None:
-        """Upper bound on the power of the mirror image that the transmitter makes of its signal; None for none."""
+        """Upper bound on the power of the mirror image that the transmitter makes of its signal: -inf where it makes
+        none, None where nobody says, and soundings alone must show it."""
         return None
 
     @property

@@ -73,3 +73,7 @@ class CaptureError(HardwareError):
 
 class LabFileError(HardwareError):
     """A lab file with a key or a value that cannot be used."""
+
+
+class MixedLabError(LabFileError):
+    """A lab whose radios are of several kinds, which no backend reaches together."""

@@ -7,7 +7,6 @@ Each segment is a capture with its place in the file (`core:sample_start`) and i
 The data is in place, whole and durable, before the metadata is: a data file without metadata is no recording.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.foundation.documents import read_json
 from hardware.foundation.durable import replacing, write_atomically
 from hardware.radio.errors import HardwareError
 from hardware.radio.samples import Capture
@@ -152,8 +152,10 @@ def read_recording(base: Path) -> tuple[Recording, bool]:
     from jsonschema.exceptions import ValidationError
 
     try:
-        described = sigmf.SigMFFile(metadata=json.loads(meta.read_text(encoding="utf-8")))
-        described.validate()
+        metadata = read_json(meta)
+        # Before the package makes an object of it, which takes for granted that it is valid.
+        sigmf.validate.validate(metadata)
+        described = sigmf.SigMFFile(metadata=metadata)
         digest = sigmf.hashing.calculate_sha512(filename=data)
         samples = np.fromfile(data, dtype=_SAMPLE_TYPE).astype(np.complex64, copy=False)
         whole: Mapping[str, Any] = described.get_global_info()
@@ -165,7 +167,7 @@ def read_recording(base: Path) -> tuple[Recording, bool]:
             segments=_segments(samples, described.get_captures()),
             facts=facts,
         )
-    except (OSError, ValueError, KeyError, TypeError, ValidationError, HardwareError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, ValidationError, HardwareError) as error:
         reason = error.message if isinstance(error, ValidationError) else error
         raise RecordingError(f"{meta} is not a recording that airdp has written: {reason}") from error
     return recording, digest == whole.get(sigmf.SHA512_KEY)

@@ -4,14 +4,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from hardware.lab.addresses import addresses_of
 from hardware.lab.discovery import Discovery, RadioInfo
 from hardware.lab.model import Backend, Connection, Lab
 from hardware.lab.requirements import Requirement, module_requirement, tool_requirement
-from hardware.lab.traits import JammerNoise, Traits
+from hardware.lab.traits import Traits
 from hardware.radio.contract import Radio
-from hardware.radio.errors import LabFileError
+from hardware.usrp.apart import PulsesApart
 from hardware.usrp.settings import CAPABILITIES, SECTION, UsrpSettings
 
+_KIND = "USRP"
 _CHECKS = (
     "power and cable: the box is on, and its network LEDs blink",
     "the network: this machine has an address in the box's network (192.168.10.1 for an N210 at 192.168.10.2)",
@@ -25,30 +27,20 @@ _SOCKET_BUFFERS = {"net.core.rmem_max": 50_000_000, "net.core.wmem_max": 2_500_0
 
 def _traits(lab: Lab) -> Traits:
     del lab
-    return Traits(
-        CAPABILITIES,
-        simulated_air=False,
-        virtual_time=False,
-        jammer_noise=JammerNoise.SYSTEM,
-        exclusive="real radios",
-    )
+    return Traits.of_hardware(CAPABILITIES)
 
 
 def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
     from hardware.usrp.connect import connect_usrps
 
     del seed
-    addresses: dict[str, str] = {}
-    for radio in lab.radios:
-        if not radio.address:
-            raise LabFileError(
-                f"{lab.source}: '{radio.name}' has no address: run `airdp radios`, and write a [[radio]] with its own "
-                'address ("addr=192.168.10.2" or "serial=…") for each USRP'
-            )
-        if radio.address in addresses.values():
-            raise LabFileError(f"{lab.source}: two radios have the address {radio.address}: each is a box of its own")
-        addresses[radio.name] = radio.address
-    return Connection(connect_usrps(lab, addresses, stack))
+    return Connection(connect_usrps(lab, addresses_of(lab, _KIND), stack))
+
+
+def _connect_one(lab: Lab, name: str, stack: ExitStack) -> Connection:
+    from hardware.usrp.connect import connect_usrp
+
+    return Connection({name: connect_usrp(lab, name, lab.address_of(name), stack)})
 
 
 def _align(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:
@@ -97,6 +89,9 @@ BACKEND = Backend(
     _traits,
     _connect,
     _align,
-    Discovery("USRP", ("addr=", "serial=", "name=", "type=", "resource="), _find, _describe, _CHECKS),
+    Discovery(_KIND, ("addr=", "serial=", "name=", "type=", "resource="), _find, _describe, _CHECKS),
     _requirements,
+    connect_one=_connect_one,
+    one_count=PulsesApart(),
+    hints={"uhd": 'backend = "usrp"'},
 )

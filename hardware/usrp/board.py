@@ -4,10 +4,10 @@ from typing import Any
 
 from hardware.radio.errors import CapabilityError
 from hardware.radio.settings import Capabilities
+from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB, TxGainRange
 from hardware.usrp.converters import clips_at_half_scale
 from hardware.usrp.device import UsrpDevice
-from hardware.usrp.gains import TxGainRange
-from hardware.usrp.settings import CAPABILITIES, LOWEST_TX_GAIN_DB
+from hardware.usrp.settings import CAPABILITIES
 
 _HALF_SCALE_BOARDS = ("USRP2", "N200", "N210")
 # Of rates that are often wanted, those that an N2xx does at full scale.

@@ -14,6 +14,7 @@ from hardware.usrp.timing import (
     require_one_time,
     require_tuned,
     set_one_time,
+    tune_now,
     tune_together,
 )
 
@@ -21,6 +22,15 @@ TUNING_LEAD_S = 0.05
 """From telling a box to tune to the tick at which it does."""
 LOCKSTEP_BUFFER_BYTES = 1 << 17
 """Of the host's sockets, where time stands still once they are full: so far it goes on while nobody receives."""
+_LOCKSTEP_FRAME_BYTES = 8000
+_LOCKSTEP_ARGS = ",".join(
+    (
+        f"recv_buff_size={LOCKSTEP_BUFFER_BYTES}",
+        # Loopback carries them, and each costs as much as a small one.
+        f"recv_frame_size={_LOCKSTEP_FRAME_BYTES}",
+        f"send_frame_size={_LOCKSTEP_FRAME_BYTES}",
+    )
+)
 
 
 class Boxes:
@@ -28,7 +38,7 @@ class Boxes:
 
     def __init__(self, lab: Lab, addresses: Mapping[str, str], *, lockstep: bool = False) -> None:
         self._lab, self._addresses = lab, dict(addresses)
-        self._more = f"recv_buff_size={LOCKSTEP_BUFFER_BYTES}" if lockstep else ""
+        self._more = _LOCKSTEP_ARGS if lockstep else ""
         self.settings: UsrpSettings = usrp_of(lab)
         self.boxes: dict[str, UsrpBox] = {radio.name: self.settings.box(radio.name) for radio in lab.radios}
         require_common_sources(self.boxes, lab.clock_mode, lab.source)
@@ -47,10 +57,22 @@ class Boxes:
             self.close()
             raise
 
+    def open_alone(self) -> None:
+        """Open boxes whose others belong to other processes: their time stays as it is, and each is tuned at once."""
+        try:
+            for name in self._addresses:
+                self.devices[name] = self._open(name)
+                tune_now(self.devices[name], self._lab.ps.settings.rx_center_hz)
+                require_tuned(self.devices[name])
+        except BaseException:
+            self.close()
+            raise
+
     def _open(self, name: str) -> UsrpDevice:
         box = self.boxes[name]
         device = UsrpDevice(name, self._addresses[name], ",".join(filter(None, (box.device_args, self._more))))
         try:
+            _end_streams(device)
             _choose_connectors(device, box)
             choose_sources(device, box)
         except BaseException:
@@ -87,6 +109,16 @@ class Boxes:
         """Let all go."""
         for device in self.devices.values():
             device.close()
+
+
+def _end_streams(device: UsrpDevice) -> None:
+    """A box goes on with what it was told to receive before, by whoever: opening it changes nothing about that."""
+    uhd = device.uhd
+    stream = device.ask(
+        "opening a receive stream", lambda usrp: usrp.get_rx_stream(uhd.usrp.StreamArgs("sc16", "sc16"))
+    )
+    command = uhd.types.StreamCMD(uhd.types.StreamMode.stop_cont)
+    device.ask("ceasing to receive", lambda _: stream.issue_stream_cmd(command))
 
 
 def _choose_connectors(device: UsrpDevice, box: UsrpBox) -> None:

@@ -101,9 +101,12 @@ class BurstStream:
                 if left_s <= 0 or not self._device.usable:
                     silent = [burst for burst in self._unsettled if burst.end <= now]
                     self._unsettled = [burst for burst in self._unsettled if burst.end > now]
+                    why = f": {self._device.failure}" if self._device.failure else ""
+                    # As with captures: what does not answer as it should is opened anew.
+                    self._device.fail(f"it has not confirmed a burst for {self._timeout_s:g} s")
                     raise RadioTimeoutError(
                         f"{self.name} has not confirmed within {self._timeout_s:g} s that the burst at sample "
-                        f"{silent[0].start} went out" + (f": {self._device.failure}" if self._device.failure else "")
+                        f"{silent[0].start} went out{why}"
                     )
                 self._changed.wait(min(left_s, _SLICE_S))
         self.raise_damage()

@@ -111,6 +111,8 @@ class CaptureStream:
                 raise type(self._failure)(str(self._failure)) from self._failure
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
+                # It may have been switched off and on again, and know nothing of its settings: it is opened anew.
+                self._device.fail(f"it gave no samples for {self._timeout_s + _SLACK_S:g} s")
                 raise RadioTimeoutError(
                     f"{self.name} gave no samples up to {end} within {self._timeout_s + _SLACK_S:g} s: its stream "
                     f"stands at {self._count}"

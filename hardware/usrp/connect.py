@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
-from hardware.lab.model import Lab
+from hardware.lab.model import Lab, Role
 from hardware.radio.contract import Radio
 from hardware.usrp.boxes import Boxes
 from hardware.usrp.radio import UsrpRadio
@@ -21,9 +21,35 @@ def connect_usrps(
     stack.callback(boxes.close)
     radios: dict[str, UsrpRadio] = {}
     for radio in lab.radios:
-        made = UsrpRadio(radio.name, boxes, lab.limits, lab.timeout_s, receives=radio.receives, lockstep=lockstep)
+        made = UsrpRadio(
+            radio.name,
+            boxes,
+            lab.limits,
+            lab.timeout_s,
+            receives=radio.receives,
+            observes=radio.role is Role.OBSERVER,
+            lockstep=lockstep,
+        )
         radios[radio.name] = stack.enter_context(made)
     return radios
+
+
+def connect_usrp(lab: Lab, name: str, address: str, stack: ExitStack, *, lockstep: bool = False) -> UsrpRadio:
+    """Open a single radio of a lab, whose others belong to other processes; its count begins at a pulse."""
+    boxes = Boxes(lab, {name: address}, lockstep=lockstep)
+    boxes.open_alone()
+    stack.callback(boxes.close)
+    receives = lab.radio(name).receives
+    radio = UsrpRadio(name, boxes, lab.limits, lab.timeout_s, receives=receives, lockstep=lockstep, alone=True)
+    return stack.enter_context(radio)
+
+
+def reach_again_alone(radio: UsrpRadio) -> None:
+    """Find a box again that was lost, and verify that it has its reference."""
+    if radio.lost:
+        _recover([radio])
+    radio.forget_losses()
+    radio.boxes.verify()
 
 
 def reach_again(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ answer to one question for that to the next: a device that has failed is not ask
 """
 
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from hardware.usrp.library import library
 # What libuhd says where nobody answers.
 _NO_ANSWER = ("timed out", "timeout", "no response", "no control response", "ethernet")
 _NOT_FOUND = ("no devices found", "lookuperror")
+
+_OWN_REFERENCES = 2
+"""That the device's attribute, and the question how many there are, make of one object."""
 
 _T = TypeVar("_T")
 
@@ -65,7 +69,9 @@ class UsrpDevice:
             try:
                 return call(self._usrp)
             except (RuntimeError, IndexError, KeyError, ValueError) as error:
-                raise self.explained(doing, error, time.monotonic() - started_s) from error
+                # Without its frames, which hold the MultiUSRP: an error that somebody keeps would keep the connection.
+                reason = error.with_traceback(None)
+                raise self.explained(doing, error, time.monotonic() - started_s) from reason
 
     def get(self, name: str, *arguments: Any) -> Any:
         """The answer to `get_NAME` of the MultiUSRP, for its only box or channel."""
@@ -129,10 +135,12 @@ class UsrpDevice:
         """Let it go. A second call does nothing.
 
         libuhd says goodbye to the box, and ends the whole process where that is not there any more: then the connection
-        is kept until the end.
+        is kept until the end. So it is where somebody else still holds it, who might let go of it when the box is gone.
         """
         with self._lock:
-            if self._usrp is not None and self._failure and not self.answers():
+            if self._usrp is None:
+                return
+            if sys.getrefcount(self._usrp) > _OWN_REFERENCES or (self._failure and not self.answers()):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._usrp))
             self._usrp = None
 

@@ -4,13 +4,10 @@ Looking is done by a process of its own, because libuhd asks every network and e
 `python -m hardware.usrp.discovery` prints the address of each box as a line.
 """
 
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hardware.foundation.child_processes import child_environment
-from hardware.lab.discovery import RadioInfo
+from hardware.lab.discovery import RadioInfo, scan_apart
 from hardware.radio.errors import HardwareError
 from hardware.usrp.board import capabilities_of
 from hardware.usrp.device import UsrpDevice
@@ -18,6 +15,7 @@ from hardware.usrp.library import library
 from hardware.usrp.radio import temperature_c
 
 _SCAN_S = 20.0
+_SCHEMES = ("addr=", "serial=")
 
 
 def describe(address: str) -> RadioInfo:
@@ -76,20 +74,7 @@ def find_usrps() -> tuple[list[RadioInfo], list[str]]:
 
 
 def _addresses() -> list[str]:
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "hardware.usrp.discovery"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_SCAN_S,
-            env=child_environment(),
-            check=False,
-        )
-        said = done.stdout
-    except subprocess.TimeoutExpired as error:
-        # What it has found until then counts.
-        said = error.stdout or b""
-    return list(dict.fromkeys(line for line in said.decode("ascii", "replace").splitlines() if "=" in line))
+    return scan_apart("hardware.usrp.discovery", _SCHEMES, _SCAN_S)
 
 
 def _scan() -> Iterator[str]:

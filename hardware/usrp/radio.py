@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.radio.contract import Radio
-from hardware.radio.errors import HardwareError, SettingsMismatchError
+from hardware.radio.errors import HardwareError, LockLostError, SettingsMismatchError
 from hardware.radio.settings import Limits, RadioSettings
 from hardware.usrp.board import capabilities_of, has_fixed_filters, require_full_scale, tx_gain_range
 from hardware.usrp.boxes import TUNING_LEAD_S, Boxes
@@ -23,17 +23,19 @@ from hardware.usrp.captures import CaptureStream
 from hardware.usrp.converters import dac_bits, to_samples, to_words, tx_step
 from hardware.usrp.device import UsrpDevice
 from hardware.usrp.ticks import Ticks, ticks_of
-from hardware.usrp.timing import require_locked, require_tuned, tune
+from hardware.usrp.timing import require_locked, require_tuned, ticks_since_pulse, tune
 
-LOCKSTEP_LEAD_SAMPLES = 1 << 16
+LOCKSTEP_LEAD_SAMPLES = 1 << 15
 """More than a socket of `LOCKSTEP_BUFFER_BYTES` holds."""
 _LOG = logging.getLogger("airdp")
 
 
 class UsrpRadio(Radio):
-    """One box of `boxes`, which are open. receives: it listens from when it is configured on.
+    """One box of `boxes`, which are open. receives: it listens from when it is configured on. observes: beside the
+    server, whose it is to let time go on.
 
-    lockstep: the box is a virtual one whose time stands still while nobody receives.
+    lockstep: the box is a virtual one whose time stands still while nobody receives. alone: the lab's other boxes
+    belong to other processes, and its count begins at a pulse; see `count_as`.
     """
 
     def __init__(
@@ -44,11 +46,14 @@ class UsrpRadio(Radio):
         timeout_s: float = 5.0,
         *,
         receives: bool = False,
+        observes: bool = False,
         lockstep: bool = False,
+        alone: bool = False,
     ) -> None:
         device = boxes.devices[name]
         super().__init__(name, capabilities_of(device), limits, timeout_s)
-        self.receives, self.lockstep = receives, lockstep
+        self.receives, self.observes, self.lockstep, self._alone = receives, observes, lockstep, alone
+        self._origin: int | None = None
         self.boxes, self._usrp = boxes, boxes.settings
         self._gains = tx_gain_range(device)
         self._gain = self._gains.parked
@@ -92,6 +97,30 @@ class UsrpRadio(Radio):
             return 0
         busy = 0 if self._tx is None else self._tx.busy_until
         return max(self._time_sample(), busy)
+
+    def clock_sample(self) -> int:
+        """The sample that is under way, by the box's clock."""
+        return self._count.sample_at(self.device.get("time_now"))
+
+    def count_as(self, server_sample: int) -> None:
+        """Number samples as a server elsewhere does, whose clock was at `server_sample` less than half a second ago.
+
+        Its seconds begin at the pulses that this box gets too.
+        """
+        ticks = self._count
+        now, since = ticks_since_pulse(self.device, ticks.tick_rate_hz)
+        second = round(ticks.tick_rate_hz)
+        told = server_sample * ticks.per_sample
+        took = (since - told) % second
+        if took > second // 2:
+            raise LockLostError(
+                f"{self.name} had its pulse {1e3 * (second - took) / second:.3f} ms before the server's clock says so: "
+                "do both get the same ones? Or the server's message took longer than half a second"
+            )
+        origin = now - told - took
+        if origin != ticks.origin:
+            self._stop_streams()
+            self._origin, self._ticks = origin, replace(ticks, origin=origin)
 
     def _time_sample(self) -> int:
         """The first sample that has not begun."""
@@ -201,14 +230,18 @@ class UsrpRadio(Radio):
         self._stop_streams()
         if not self.device.usable:
             self.boxes.reopen(self.name)
-            self._ticks = None
+            self._ticks = self._origin = None
 
     def _set_rate(self, sample_rate_hz: float) -> None:
         self._stop_streams()
         device = self.device
         # Quiet first: neither the old stream's end nor a retuned oscillator shall be heard.
         device.set("tx_gain", self._gains.parked.device_db)
-        self._ticks = ticks_of(self.name, float(device.get("master_clock_rate")), sample_rate_hz)
+        tick_rate_hz = float(device.get("master_clock_rate"))
+        if self._alone and self._origin is None:
+            now, since = ticks_since_pulse(device, tick_rate_hz)
+            self._origin = now - since
+        self._ticks = replace(ticks_of(self.name, tick_rate_hz, sample_rate_hz), origin=self._origin or 0)
         device.set("rx_rate", sample_rate_hz)
         device.set("tx_rate", sample_rate_hz)
 
@@ -266,7 +299,8 @@ class UsrpRadio(Radio):
     def _open_rx(self) -> CaptureStream:
         ticks = self._count
         history = round(self._usrp.history_s * ticks.tick_rate_hz / ticks.per_sample)
-        return CaptureStream(self.device, ticks, history, self.timeout_s, lockstep=self.lockstep)
+        on_demand = self.lockstep and not self.observes
+        return CaptureStream(self.device, ticks, history, self.timeout_s, lockstep=on_demand)
 
     def _telemetry(self) -> tuple[float | None, float | None]:
         return temperature_c(self.device), None

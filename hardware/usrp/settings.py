@@ -14,11 +14,10 @@ from hardware.lab.model import Lab
 from hardware.lab.section import BackendSection
 from hardware.radio.errors import HardwareError
 from hardware.radio.settings import Capabilities
+from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB
 
 SECTION = "usrp"
 """Its name."""
-LOWEST_TX_GAIN_DB = -89.75
-"""As with an AD936x, so that lab files move; what a daughterboard cannot do of it is done to the samples."""
 CAPABILITIES = Capabilities(
     sample_rate_hz=(100e6 / 512, 200e6),
     center_hz=(1e6, 6e9),
@@ -69,9 +68,10 @@ class UsrpSettings(UsrpBox, BackendSection):
     delay_samples: Annotated[int, Field(ge=0, le=4096)] = 0
     """By how much a burst comes later through a short cable than its tick says, because of the filters of both ends;
     `airdp calibrate` shows it. Captures are shifted by it."""
-    tx_image_db: Annotated[float, Field(lt=0)] = -40.0
-    """Power of the mirror image that a transmitter makes at most, with what `uhd_cal_tx_iq_balance` has found. Clients
-    are charged for it."""
+    tx_image_db: Annotated[float, Field(lt=0)] | None = None
+    """Power of the mirror image that a transmitter makes at most, where you know it, with what `uhd_cal_tx_iq_balance`
+    has found. Clients are charged for the image that their soundings show, and for no more than this unless they show
+    more."""
     dac_bits: Annotated[int, Field(ge=8, le=16)] | None = None
     """Of the transmit converter, to whose levels samples are rounded; not given: 12 on B200 and E300, 14 on N300,
     else 16."""

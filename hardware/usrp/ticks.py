@@ -11,18 +11,19 @@ _WHOLE = 1e-6
 
 @dataclass(frozen=True)
 class Ticks:
-    """tick_rate_hz: of the box's clock. per_sample: ticks of one sample; sample 0 is tick 0."""
+    """tick_rate_hz: of the box's clock. per_sample: ticks of one sample. origin: tick of sample 0."""
 
     tick_rate_hz: float
     per_sample: int
+    origin: int = 0
 
     def time_of(self, sample: int) -> Any:
         """UHD's time of a sample, exactly."""
-        return library().types.TimeSpec.from_ticks(sample * self.per_sample, self.tick_rate_hz)
+        return library().types.TimeSpec.from_ticks(self.origin + sample * self.per_sample, self.tick_rate_hz)
 
     def sample_at(self, time_spec: Any) -> int:
         """The sample that is under way at a time: for times of samples, that sample."""
-        return int(time_spec.to_ticks(self.tick_rate_hz)) // self.per_sample
+        return (int(time_spec.to_ticks(self.tick_rate_hz)) - self.origin) // self.per_sample
 
 
 def ticks_of(name: str, tick_rate_hz: float, sample_rate_hz: float) -> Ticks:

@@ -68,9 +68,12 @@ def locked(device: UsrpDevice, box: UsrpBox) -> bool:
 
 
 def require_locked(device: UsrpDevice, box: UsrpBox) -> None:
-    """Raise `LockLostError` where a box has ceased to follow its reference."""
+    """Raise `LockLostError` where a box has ceased to follow its reference, or an oscillator is out of lock."""
     if not locked(device, box):
         raise LockLostError(f"{device.name} has lost its reference: {_what_to_check(box)}")
+    unlocked = _unlocked(device)
+    if unlocked:
+        raise LockLostError(f"{device.name}: its {unlocked} oscillator is out of lock")
 
 
 def set_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
@@ -159,10 +162,29 @@ def tune(device: UsrpDevice, tx_center_hz: float, rx_center_hz: float, lead_s: f
     device.ask("tuning", _tuning(device, tx_center_hz, rx_center_hz, _now_s(device) + lead_s))
 
 
-def _tuning(device: UsrpDevice, tx_center_hz: float, rx_center_hz: float, moment_s: float) -> Callable[[Any], None]:
+def tune_now(device: UsrpDevice, center_hz: float) -> None:
+    """Tune one box in both directions, at once."""
+    device.ask("tuning", _tuning(device, center_hz, center_hz, None))
+
+
+def ticks_since_pulse(device: UsrpDevice, tick_rate_hz: float) -> tuple[int, int]:
+    """The time of a box in ticks, and how long before that its last pulse came; `LockLostError` without one."""
+    for _ in range(_ATTEMPTS):
+        pulse, now, again = (device.get(name) for name in ("time_last_pps", "time_now", "time_last_pps"))
+        ticks, since = now.to_ticks(tick_rate_hz), now.to_ticks(tick_rate_hz) - pulse.to_ticks(tick_rate_hz)
+        # A pulse may come while it is asked.
+        if pulse.to_ticks(tick_rate_hz) == again.to_ticks(tick_rate_hz) and 0 <= since <= tick_rate_hz * _A_SECOND_S:
+            return int(ticks), int(since)
+    raise LockLostError(f"{device.name}: no pulse per second came within a second; is PPS IN connected?")
+
+
+def _tuning(
+    device: UsrpDevice, tx_center_hz: float, rx_center_hz: float, moment_s: float | None
+) -> Callable[[Any], None]:
     def call(usrp: Any) -> None:
         request = device.uhd.types.TuneRequest
-        usrp.set_command_time(device.uhd.types.TimeSpec(moment_s), 0)
+        if moment_s is not None:
+            usrp.set_command_time(device.uhd.types.TimeSpec(moment_s), 0)
         try:
             usrp.set_tx_freq(request(tx_center_hz), 0)
             usrp.set_rx_freq(request(rx_center_hz), 0)
@@ -176,12 +198,17 @@ def require_tuned(device: UsrpDevice) -> None:
     """Wait until both oscillators are locked; `LockLostError` where they do not become so."""
     deadline_s = time.monotonic() + LOCK_S
     while True:
-        unlocked = [direction for direction in ("tx", "rx") if device.sensor("lo_locked", direction) is False]
+        unlocked = _unlocked(device)
         if not unlocked:
             return
         if time.monotonic() > deadline_s:
-            raise LockLostError(f"{device.name}: its {' and '.join(unlocked)} oscillator does not lock")
+            raise LockLostError(f"{device.name}: its {unlocked} oscillator does not lock")
         time.sleep(_LOOK_S)
+
+
+def _unlocked(device: UsrpDevice) -> str:
+    """Directions whose oscillator is not locked, as far as there are sensors; nothing where all are."""
+    return " and ".join(direction for direction in ("tx", "rx") if device.sensor("lo_locked", direction) is False)
 
 
 def _wait_for_pulse(devices: list[UsrpDevice]) -> None:

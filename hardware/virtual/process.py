@@ -5,8 +5,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +13,8 @@ from pathlib import Path
 
 import tomli_w
 
-from hardware.foundation.child_processes import child_environment
+from hardware.foundation.child_processes import end_module, start_module
+from hardware.foundation.scratch import scratch_folder
 from hardware.lab.model import Lab
 from hardware.radio.errors import HardwareError
 
@@ -63,19 +62,10 @@ def emulator_process(
     """
     options = ["--seed", str(seed), "--exit-with-stdin", *(["--paced"] if paced else [])]
     options += [] if port is None else ["--port", str(port)]
-    with tempfile.TemporaryDirectory(prefix="airdp-") as folder, (Path(folder) / "stderr").open("w+") as said:
-        file = Path(folder) / "lab.toml"
+    with scratch_folder("radios") as folder, (folder / "stderr").open("w+") as said:
+        file = folder / "lab.toml"
         file.write_text(tomli_w.dumps(lab.to_tables()), encoding="utf-8")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "hardware.virtual", backend, str(file), *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            env=child_environment(),
-            # Ctrl-C is for this process: the radios must be there to be parked.
-            start_new_session=True,
-        )
+        process = start_module("hardware.virtual", [backend, str(file), *options], said)
         try:
             line = _first_line(process)
             if not line:
@@ -90,7 +80,7 @@ def emulator_process(
                 served.check()
                 raise
         finally:
-            _end(process)
+            end_module(process, _END_S)
 
 
 def _first_line(process: "subprocess.Popen[str]") -> str:
@@ -124,17 +114,3 @@ def _ending(process: "subprocess.Popen[str]") -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     return f"was killed by {signal.Signals(-code).name}"
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    """Its standard input ends, upon which it does; a process that is frozen is killed."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(_END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    finally:
-        if process.stdout is not None:
-            process.stdout.close()

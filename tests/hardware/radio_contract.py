@@ -30,7 +30,8 @@ class Pair:
     settings: allowed by the lab for both; at the sender's tx_gain_db the burst is well above the noise.
     max_delay_samples: within which a burst arrives. amplitude_tolerance: relative error of an amplitude measured with a
     burst of 20,000 samples. provoke_overflow, provoke_underflow: make the receiver's next `receive`, the sender's next
-    `transmit` fail in that way; None where the backend has no means to. ready: `OpenLab.ready` of the two, to be called
+    `transmit` fail in that way; None where the backend has no means to. The first may say which sample is going to be
+    lost; otherwise it is the one that was next. ready: `OpenLab.ready` of the two, to be called
     when both are configured and after samples were lost.
     """
 
@@ -39,7 +40,7 @@ class Pair:
     settings: RadioSettings
     max_delay_samples: int
     amplitude_tolerance: float
-    provoke_overflow: Callable[[], None] | None = None
+    provoke_overflow: Callable[[], int | None] | None = None
     provoke_underflow: Callable[[], None] | None = None
     ready: Callable[[], object] = lambda: None
 
@@ -301,9 +302,9 @@ class RadioContract:
             pytest.skip("this backend cannot lose samples on demand")
         pair.configure()
         start = pair.receiver.now()
-        pair.provoke_overflow()
+        lost = pair.provoke_overflow()
         with pytest.raises(RxOverflowError):
-            pair.receiver.receive(100, start)
+            pair.receiver.receive(100, start if lost is None else lost)
         pair.ready()
         pair.receiver.receive(100, pair.soon())
 

@@ -64,6 +64,8 @@ def bench_of(lab: Lab, *, seed: int = 1) -> Iterator[Bench]:
         boxes = Boxes(lab, process.uris, lockstep=True)
         boxes.open()
         stack.callback(boxes.close)
+        for uri in process.uris.values():
+            ask(uri, eager=1)
         yield Bench(lab, process, boxes)
 
 

@@ -11,7 +11,7 @@ from hardware.counted.alignment import align
 from hardware.counted.apart import CountsApart
 from hardware.lab.emulation import Emulation, EmulationSettings
 from hardware.lab.model import Backend, Connection, Lab
-from hardware.lab.traits import JammerNoise, Traits
+from hardware.lab.traits import Traits
 from hardware.pluto.settings import CAPABILITIES, SECTION, PlutoSettings
 from hardware.radio.errors import HardwareError
 
@@ -25,7 +25,7 @@ def _traits(lab: Lab) -> Traits:
             "medium.dac_bits is given, and a Pluto has a converter of its own, of 12 bits: rounding twice is not "
             "accounted for. Remove dac_bits, or use the backend loopback"
         )
-    return Traits(CAPABILITIES, simulated_air=True, virtual_time=False, jammer_noise=JammerNoise.SYSTEM, exclusive=None)
+    return Traits.of_virtual_devices(CAPABILITIES)
 
 
 def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
@@ -60,6 +60,7 @@ BACKEND = Backend(
     _connect,
     align,
     emulate=_emulate,
+    emulates="pluto",
     connect_one=_connect_one,
     one_count=CountsApart(),
 )

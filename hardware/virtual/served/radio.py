@@ -1,5 +1,6 @@
 """Radios in an air that another process serves."""
 
+import math
 import threading
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +25,8 @@ from hardware.virtual.served.wire import (
 
 
 class AirPort:
-    """One connection to a served air. A request that is not answered in time breaks it for good."""
+    """One connection to a served air. After a request that was not answered in time there is a new one: an answer that
+    comes late belongs to nobody."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         endpoint, _, self.radio = address.rpartition("#")
@@ -32,29 +34,35 @@ class AirPort:
             raise HardwareError(f"'{address}' is not the address of a served radio: expected ipc:///PATH#NAME")
         self._address, self._timeout_ms = address, round(1e3 * timeout_s)
         self._lock = threading.Lock()
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_BYTES)
-        self._socket.setsockopt(zmq.RCVTIMEO, self._timeout_ms)
-        self._socket.setsockopt(zmq.SNDTIMEO, self._timeout_ms)
-        self._socket.connect(endpoint)
-        self._broken = False
+        self._endpoint = endpoint
+        self._socket = self._connected()
+
+    def _connected(self) -> "zmq.Socket[bytes]":
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_BYTES)
+        socket.setsockopt(zmq.RCVTIMEO, self._timeout_ms)
+        socket.setsockopt(zmq.SNDTIMEO, self._timeout_ms)
+        socket.connect(self._endpoint)
+        return socket
+
+    def _again(self) -> None:
+        self._socket.close()
+        self._socket = self._connected()
 
     def call(self, name: str, samples: Samples | None = None, **content: Any) -> tuple[dict[str, Any], Samples | None]:
         """What the air answers; what it raises is raised here."""
         with self._lock:
-            if self._broken:
-                raise HardwareError(f"{self._address} has not answered before: is its process still there?")
             try:
                 self._socket.send_multipart(packed({"call": name, "radio": self.radio, **content}, samples))
                 answer, heard = unpacked(self._socket.recv_multipart())
             except zmq.Again as error:
-                self._broken = True
+                self._again()
                 raise RadioTimeoutError(
                     f"{self._address} did not answer within {1e-3 * self._timeout_ms:g} s: is its process still there?"
                 ) from error
             except zmq.ZMQError as error:
-                self._broken = True
+                self._again()
                 raise HardwareError(f"{self._address}: {error}") from error
         if "error" in answer:
             raise raised(str(answer["error"]), str(answer.get("text")))
@@ -92,7 +100,7 @@ class ServedRadio(Radio):
     def tx_image_db(self) -> float | None:
         """See `Radio.tx_image_db`."""
         image: float | None = self._circuits["tx_image_db"]
-        return image
+        return -math.inf if image is None else image
 
     def _write(self, settings: RadioSettings) -> None:
         rounded = replace(

@@ -1,17 +1,16 @@
 """Serves a simulated air to the radios of a lab, each of which may belong to another process."""
 
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
 import zmq
 
 from hardware.air.build import build_medium
+from hardware.foundation.scratch import scratch_folder
 from hardware.lab.emulation import RadioStatus
 from hardware.lab.model import Lab
 from hardware.radio.errors import HardwareError
@@ -39,7 +38,8 @@ class ServedAir:
 
     def __init__(self, lab: Lab, seed: int) -> None:
         self._lab, self._medium = lab, build_medium(lab, seed)
-        self._folder = Path(tempfile.mkdtemp(prefix="airdp-air-"))
+        self._running = ExitStack()
+        self._folder = self._running.enter_context(scratch_folder("air", sockets=True))
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         self._router.setsockopt(zmq.LINGER, 0)
@@ -65,7 +65,7 @@ class ServedAir:
         except zmq.ZMQError as error:
             self._remove()
             raise HardwareError(
-                f"the air cannot be served at {self._endpoint}: {error}; set TMPDIR to a shorter path"
+                f"the air cannot be served at {self._endpoint}: {error}; set TMPDIR to a folder that takes sockets"
             ) from error
         stopping = self._context.socket(zmq.PAIR)
         stopping.bind(self._stop)
@@ -86,7 +86,7 @@ class ServedAir:
     def _remove(self) -> None:
         self._router.close()
         self._context.term()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._running.close()
 
     @property
     def uris(self) -> Mapping[str, str]:

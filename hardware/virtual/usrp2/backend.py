@@ -10,9 +10,10 @@ from hardware.air.settings import SECTION as MEDIUM
 from hardware.air.settings import MediumSettings
 from hardware.lab.emulation import Emulation, EmulationSettings
 from hardware.lab.model import Backend, Connection, Lab
-from hardware.lab.traits import JammerNoise, Traits
+from hardware.lab.traits import Traits
 from hardware.radio.contract import Radio
 from hardware.radio.errors import HardwareError
+from hardware.usrp.apart import PulsesApart
 from hardware.usrp.settings import CAPABILITIES, SECTION, UsrpSettings
 
 NAME = "usrp-virtual"
@@ -20,17 +21,33 @@ NAME = "usrp-virtual"
 
 def _traits(lab: Lab) -> Traits:
     del lab
-    return Traits(CAPABILITIES, simulated_air=True, virtual_time=False, jammer_noise=JammerNoise.SYSTEM, exclusive=None)
+    return Traits.of_virtual_devices(CAPABILITIES)
 
 
 def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
     from hardware.usrp.connect import connect_usrps
     from hardware.virtual.process import emulator_process
     from hardware.virtual.usrp2.emulated_air import EmulatedAir
+    from hardware.virtual.usrp2.side_channel import ask
 
     served = stack.enter_context(emulator_process(NAME, lab, seed=seed))
     radios = connect_usrps(lab, served.uris, stack, lockstep=True)
+    for uri in served.uris.values():
+        # In lockstep the driver reads what somebody waits for, and nothing else.
+        ask(uri, eager=1)
     return Connection(radios, EmulatedAir(served.uris[lab.ps.name]))
+
+
+def _connect_one(lab: Lab, name: str, stack: ExitStack) -> Connection:
+    """A box whose lab is served already."""
+    from hardware.usrp.connect import connect_usrp
+    from hardware.virtual.usrp2.emulated_air import EmulatedAir
+    from hardware.virtual.usrp2.side_channel import ask
+
+    address = lab.address_of(name)
+    radio = connect_usrp(lab, name, address, stack, lockstep=True)
+    ask(address, eager=1)
+    return Connection({name: radio}, EmulatedAir(address))
 
 
 def _align(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:
@@ -47,4 +64,14 @@ def _emulate(lab: Lab, settings: EmulationSettings) -> AbstractContextManager[Em
     return Emulator(lab, seed=settings.seed, paced=settings.paced)
 
 
-BACKEND = Backend(NAME, {SECTION: UsrpSettings, MEDIUM: MediumSettings}, _traits, _connect, _align, emulate=_emulate)
+BACKEND = Backend(
+    NAME,
+    {SECTION: UsrpSettings, MEDIUM: MediumSettings},
+    _traits,
+    _connect,
+    _align,
+    emulate=_emulate,
+    emulates="usrp",
+    connect_one=_connect_one,
+    one_count=PulsesApart(),
+)

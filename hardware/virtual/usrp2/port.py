@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from hardware.virtual.usrp2.device.eeprom import memories
-from hardware.virtual.usrp2.radio import Client, VirtualUsrp
+from hardware.virtual.usrp2.radio import UNLIMITED, Client, VirtualUsrp
 from hardware.virtual.usrp2.rx_stream import Words
 from hardware.virtual.usrp2.side_channel import PORT as SIDE_CHANNEL
 from hardware.virtual.usrp2.side_channel import SideChannel
@@ -112,11 +112,11 @@ class Port:
         """Samples that the client's socket has room for."""
         peer = self._peers.get(RX[number])
         if self._room is None or peer is None:
-            return 1 << 30
+            return UNLIMITED
         free = self._room.free_bytes((self.host, RX[number]), peer)
         if free is None:
             # Nobody is there: nothing can be lost.
-            return 1 << 30
+            return UNLIMITED
         stream = self.radio.rx[number]
         datagrams = free // (stream.datagram_bytes + _DATAGRAM_OVERHEAD)
         return datagrams * stream.packet_samples

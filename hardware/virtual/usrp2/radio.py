@@ -10,6 +10,7 @@ import numpy as np
 from hardware.lab.model import LabRadio
 from hardware.radio.settings import RadioSettings
 from hardware.virtual.shared_time import Samples
+from hardware.virtual.usrp2.agenda import Agenda
 from hardware.virtual.usrp2.device import registers as reg
 from hardware.virtual.usrp2.device.adc import Adc
 from hardware.virtual.usrp2.device.clock import Clock
@@ -21,6 +22,8 @@ from phy.units import db_to_power_ratio
 
 MOST_COMMANDS = 1024
 """That wait for their time."""
+UNLIMITED = 1 << 30
+"""Room of a client that nobody knows, or that is not there any more."""
 _FULL_SCALE_WORD = 32767.0
 _SPI_RX_BOARD, _SPI_TX_BOARD, _SPI_ADC = 16, 128, 256
 _UNIT_SCALE = float(1 << 17)
@@ -42,7 +45,10 @@ class Client:
 
 
 class VirtualUsrp:
-    """State of one radio; see `Antenna` for what the air wants of it."""
+    """State of one radio; see `Antenna` for what the air wants of it.
+
+    frozen: it answers nothing and sends nothing. eager: in lockstep, what it receives comes as fast as it is read.
+    """
 
     def __init__(self, radio: LabRadio, lock: threading.Lock, clock_ratio: float) -> None:
         del lock
@@ -52,12 +58,14 @@ class VirtualUsrp:
         self.adc = Adc()
         self.reference_locked = True
         self.frozen = False
+        self.eager = False
         self.streamed_samples = 0
         self.client: Client | None = None
         self.rx = tuple(
             RxStream(number, self.clock, self._deliver(number), self._complain(number)) for number in range(2)
         )
         self.tx = TxQueue(self.clock, self._report)
+        self.agenda = Agenda(self.clock)
         self._words = [0] * reg.SETTINGS
         self._commands: deque[Command] = deque()
         self._counter = 0
@@ -240,12 +248,18 @@ class VirtualUsrp:
 
     def _room(self, number: int) -> int:
         """Samples that the client of a receiver can still take."""
-        return self.client.room(number) if self.client is not None and not self.frozen else 1 << 30
+        return self.client.room(number) if self.client is not None and not self.frozen else UNLIMITED
 
     @property
     def hurries(self) -> bool:
-        """Whether a receiver waits for the end of what it takes: nothing is gained by waiting with it."""
-        return any(stream.active and stream.finite for stream in self.rx)
+        """Whether a receiver waits for the end of what it takes, or reads no more than it wants: why wait with it?
+
+        Where nobody reads, nothing would hold time up.
+        """
+        return any(
+            stream.active and (stream.finite or (self.eager and self._room(number) < UNLIMITED))
+            for number, stream in enumerate(self.rx)
+        )
 
     @property
     def expects(self) -> bool:
@@ -268,13 +282,14 @@ class VirtualUsrp:
         command = self._commands[0].ticks if self._commands else None
         if command is not None:
             starts.append(self.clock.count_at(command))
-        for start in (*starts, self.tx.next_start, self.clock.next_event):
+        for start in (*starts, self.tx.next_start, self.clock.next_event, self.agenda.next_count):
             if start is not None and start > self.clock.count:
                 yield start
 
     def settle(self) -> bool:
         """Do all that is due at this moment; whether anything was."""
-        changed = self._obey_due()
+        changed = self.agenda.settle()
+        changed |= self._obey_due()
         for stream in self.rx:
             changed |= stream.settle()
         changed |= self.tx.settle()

@@ -152,8 +152,7 @@ class RxStream:
                 self._running, self._left = command, command.samples
                 self._emit()
                 return
-            self._finish()
-            self.fail(BROKEN_CHAIN)
+            self.break_chain()
             return
         self._finish()
 
@@ -167,6 +166,12 @@ class RxStream:
         self.clear()
         # Messages are not counted.
         self._complain(rx_error(self.stream, self._counter, self._clock.now, code))
+
+    def break_chain(self) -> None:
+        """Stop as if a command had ended before the next one came."""
+        if self._running is not None:
+            self._finish()
+            self.fail(BROKEN_CHAIN)
 
     def overflow(self) -> None:
         """Say that samples were lost inside the box. What has no end goes on after a hole, the rest stops."""

@@ -1,12 +1,14 @@
 """What can be asked of and done to a virtual USRP that no real one has: its state, faults, the fading of the air.
 
-A datagram of JSON to one more port: {"do": {order: value, ...}}. The answer is the state of the box after that.
-An order that there is not, or a value that it cannot have, changes nothing and is answered with {"error": ...}.
+A datagram of JSON to one more port: {"do": {order: value, ...}}, and with "at": ticks the orders are carried out at
+that time of the box. The answer is the state of the box. An order that there is not, or a value that it cannot have,
+changes nothing and is answered with {"error": ...}.
 """
 
 import json
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from hardware.radio.errors import HardwareError
@@ -16,6 +18,7 @@ from hardware.virtual.usrp2.virtual_lab import VirtualLab
 PORT = 49190
 """UDP, at the address of the box."""
 _MOST = 1_000_000_000
+_LAST_TICK = (1 << 63) - 1
 _ANSWER_S = 2.0
 _TRIES = 5
 
@@ -30,11 +33,14 @@ class SideChannel:
             "lose_rx": self._lose_rx,
             "lose_tx": self._lose_tx,
             "overflow": self._overflow,
+            "break_chain": self._break_chain,
+            "starve": self._starve,
             "late_rx": self._late_rx,
             "late_tx": self._late_tx,
             "lo_locked": self._lo_locked,
             "ref_locked": self._ref_locked,
             "pps": self._pps,
+            "eager": self._eager,
             "frozen": self._frozen,
             "vanished": self._vanished,
         }
@@ -43,12 +49,21 @@ class SideChannel:
         """To a request, whatever it is."""
         try:
             request = json.loads(bytes(datagram))
-            orders = request.get("do", {}) if isinstance(request, dict) else None
-            for name, value in self._checked(orders).items():
-                self._orders[name](value)
+            if not isinstance(request, dict):
+                raise ValueError('expected {"do": {order: value}}')
+            self._carry_out(self._checked(request.get("do", {})), request.get("at"))
         except (ValueError, RecursionError) as error:
             return json.dumps({"error": str(error)[:200]}).encode()
         return json.dumps(self._radio.state() | {"block": self._lab.block, "mode": self._lab.mode}).encode()
+
+    def _carry_out(self, orders: Mapping[str, int], at: object) -> None:
+        for name, value in orders.items():
+            if at is None:
+                self._orders[name](value)
+            elif isinstance(at, int) and 0 <= at <= _LAST_TICK:
+                self._radio.agenda.add(at, partial(self._orders[name], value))
+            else:
+                raise ValueError(f"at is {at!r}: expected ticks")
 
     def _checked(self, orders: object) -> Mapping[str, int]:
         if not isinstance(orders, dict):
@@ -72,6 +87,15 @@ class SideChannel:
             if now:
                 stream.overflow()
 
+    def _break_chain(self, now: int) -> None:
+        for stream in self._radio.rx:
+            if now:
+                stream.break_chain()
+
+    def _starve(self, now: int) -> None:
+        if now:
+            self._radio.tx.starve()
+
     def _late_rx(self, commands: int) -> None:
         for stream in self._radio.rx:
             stream.commands_to_miss = commands
@@ -88,6 +112,9 @@ class SideChannel:
     def _pps(self, connected: int) -> None:
         self._radio.clock.has_pulse = bool(connected)
 
+    def _eager(self, eager: int) -> None:
+        self._radio.eager = bool(eager)
+
     def _frozen(self, frozen: int) -> None:
         self._radio.frozen = bool(frozen)
 
@@ -97,15 +124,17 @@ class SideChannel:
         self._radio.frozen = bool(off)
 
 
-def ask(uri: str, **orders: int) -> dict[str, Any]:
-    """Carry out orders at the box `uri` ("addr=…"), and return its state. See `SideChannel` for orders.
+def ask(uri: str, *, at: int | None = None, **orders: int) -> dict[str, Any]:
+    """Carry out orders at the box `uri` ("addr=…"), now or at a tick of its time, and return its state.
 
-    block: of the air's fading, everywhere. lose_rx, lose_tx: so many packets that come next are lost. overflow: now.
-    late_rx, late_tx: so many timed commands or bursts that come next count as late. lo_locked, ref_locked, pps: what
-    is there. frozen: answers nothing and sends nothing, for as long. vanished: switched off, and all settings gone.
+    block: of the air's fading, everywhere. lose_rx, lose_tx: so many packets that come next are lost. overflow,
+    break_chain: of what is being received. starve: the burst under way gets no more samples. late_rx, late_tx: so many
+    timed commands or bursts that come next count as late. lo_locked, ref_locked, pps: what is there. eager: in
+    lockstep, time runs as fast as its client reads. frozen: answers nothing and sends nothing, for as long. vanished:
+    switched off, and all settings gone.
     """
     host = uri.removeprefix("addr=")
-    request = json.dumps({"do": orders}).encode()
+    request = json.dumps({"do": orders} | ({} if at is None else {"at": at})).encode()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect((host, PORT))
         sock.settimeout(_ANSWER_S)

@@ -38,7 +38,7 @@ class TxQueue:
         self._taken = 0
         self._active = False
         self._dropping = False
-        self._next_counter: int | None = None
+        self._next_counter = 0
         self._sequence = 0
         self._done_packets = 0
         self._reports = 0
@@ -52,7 +52,8 @@ class TxQueue:
         self._queue.clear()
         self._bytes = self._taken = 0
         self._active = self._dropping = False
-        self._next_counter = None
+        # The first packet of a stream is number 0.
+        self._next_counter = 0
         self._done_packets = 0
 
     def push(self, packet: TxPacket) -> None:
@@ -63,7 +64,7 @@ class TxQueue:
         expected, self._next_counter = self._next_counter, (packet.counter + 1) & 0xF
         if self._bytes + len(packet.payload) > LARGEST_QUEUE_BYTES:
             return
-        if expected is not None and packet.counter != expected:
+        if packet.counter != expected:
             self.out_of_sequence += 1
             self._say(OUT_OF_SEQUENCE)
             self._dropping = self._dropping or bool(self.policy & _NEXT_BURST)
@@ -149,6 +150,10 @@ class TxQueue:
         self.late += 1
         self._active = False
         self._say(LATE)
+        self._drop_waiting()
+
+    def _drop_waiting(self) -> None:
+        """Be done with the packet at the head of the queue, or with all of its burst and what is still to come."""
         whole_burst = bool(self.policy & _NEXT_BURST)
         while self._queue:
             packet = self._queue.popleft()
@@ -156,6 +161,13 @@ class TxQueue:
             if packet.end_of_burst or not whole_burst:
                 return
         self._dropping = whole_burst
+
+    def starve(self) -> None:
+        """Let the samples of a burst that is under way count as not having come."""
+        if self._active:
+            self.run_dry()
+            self._dropping, self._taken = False, 0
+            self._drop_waiting()
 
     def run_dry(self) -> None:
         """Samples were due and there were none."""

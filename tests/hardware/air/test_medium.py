@@ -48,7 +48,7 @@ def air(
     clock_mode: ClockMode = ClockMode.SHARED,
 ) -> Medium:
     """Senders and one receiver 'rx', all tuned."""
-    medium = Medium(RATE_HZ, seed, clock_mode=clock_mode, default_link=link)
+    medium = Medium(RATE_HZ, seed, clock_mode=clock_mode, link_of=lambda sender, receiver: link or Link())
     for name in senders:
         medium.add_radio(name, sender, receives=False)
         medium.tune(name, SETTINGS)

@@ -22,7 +22,7 @@ LIMITS = Limits((2.4e9, 2.5e9), 0.0)
 
 def loopback(link: Link, noise_var_complex: float, ppm: float = 0.0) -> tuple[LoopbackRadio, LoopbackRadio]:
     mode = ClockMode.FREE_RUNNING if ppm else ClockMode.SHARED
-    medium = Medium(RATE_HZ, 1, clock_mode=mode, default_link=link)
+    medium = Medium(RATE_HZ, 1, clock_mode=mode, link_of=lambda sender, receiver: link)
     medium.add_radio("sender", FrontEnd(clock_ppm=ppm))
     medium.add_radio("receiver", FrontEnd(noise_var_complex=noise_var_complex))
     sender, receiver = (LoopbackRadio(name, medium, LIMITS) for name in ("sender", "receiver"))

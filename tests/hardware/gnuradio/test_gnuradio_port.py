@@ -49,6 +49,7 @@ class Wire:
             "timeout_s": TIMEOUT_S,
             "demand": demand,
             "queue_samples": 10**9,
+            "watched": False,
             "ended": lambda: self.reason,
         }
 

@@ -140,6 +140,31 @@ def test_a_client_that_fails_keeps_the_jammer_too(diary: Diary, caplog: pytest.L
     assert "'jammer' stays on the air" in caplog.text
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(143)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_radio_that_may_still_send_is_an_error_although_somebody_stops_the_program(
+    diary: Diary, stop: BaseException
+) -> None:
+    """So that commands end with the code of an error, not with that of the signal."""
+    diary.failing = {"client-1": RadioTimeoutError("client-1 does not answer")}
+    with pytest.raises(HardwareError, match="client-1 does not answer"), open_lab(lab_of(), 1):
+        raise stop
+
+
+def test_a_second_signal_does_not_hide_a_radio_that_may_still_send(diary: Diary) -> None:
+    diary.failing = {"client-1": RadioTimeoutError("client-1 does not answer")}
+    diary.slow_s = {"client-2": 0.2}
+    again = threading.Timer(0.1, lambda: signal.raise_signal(signal.SIGINT))
+
+    def work() -> None:
+        with open_lab(lab_of(), 1):
+            again.start()
+            raise KeyboardInterrupt
+
+    with pytest.raises(HardwareError, match="client-1 does not answer"):
+        work()
+    again.join()
+
+
 def test_a_jammer_that_does_not_answer_is_not_waited_for(diary: Diary, monkeypatch: pytest.MonkeyPatch) -> None:
     def dead(radio: LoopbackRadio) -> None:
         raise HardwareError(f"{radio.name} does not answer")

@@ -5,19 +5,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hardware.air.noise import Randomness
+from hardware.air.settings import medium_of
 from hardware.lab.file import parse_lab
 from hardware.lab.model import Lab
 from hardware.lab.opened import open_lab
 from hardware.radio.errors import LabFileError
+from phy.frame import SoundingFrame, sounding_samples
+from phy.numerology import Numerology
 from tests.hardware.simulated import medium_in
 
 
-def lab_with(observers: list[dict[str, Any]], **medium: Any) -> Lab:
+def lab_with(observers: list[dict[str, Any]], backend: str = "loopback", **medium: Any) -> Lab:
     return parse_lab(
         {
             "lab": {
-                "backend": "loopback",
-                "sample_rate_hz": 5e6,
+                "backend": backend,
+                "sample_rate_hz": 4e6,
                 "center_hz": 2.45e9,
                 "tx_gain_db": 0.0,
                 "rx_gain_db": 0.0,
@@ -50,3 +54,45 @@ def test_an_observer_is_where_its_antenna_is() -> None:
 def test_an_observer_that_does_not_listen_is_refused() -> None:
     with pytest.raises(LabFileError, match="the observer 'ear' has receives = false"):
         lab_with([{"name": "ear", "role": "observer", "receives": False}])
+
+
+def test_what_is_given_for_one_radio_is_all_that_differs_after_writing_it_down() -> None:
+    """Emulators and run folders read a lab that was written: an observer keeps the noise that it shares with all."""
+    lab = lab_with(
+        [{"name": "ear", "role": "observer"}], radio={"ear": {"receive_gain_db": 6.0}}, noise_var_complex=1e-5
+    )
+    again = parse_lab(lab.to_tables())
+    for found in (lab, again):
+        front_end = medium_of(found).front_end_of("ear", Randomness(1))
+        assert front_end.noise_var_complex == 1e-5
+    assert medium_of(again).radio["ear"].model_fields_set == {"receive_gain_db"}
+
+
+@pytest.mark.parametrize("backend", ["pluto-virtual", "usrp-virtual"])
+def test_an_observer_of_devices_hears_the_same_samples_as_the_server(backend: str) -> None:
+    """By the server's count, whatever its own is, and 6 dB louder; after a pause in which time stands still, too."""
+    pytest.importorskip({"pluto-virtual": "iio", "usrp-virtual": "uhd"}[backend])
+    lab = lab_with(
+        [{"name": "ear", "role": "observer"}],
+        backend,
+        radio={"ear": {"receive_gain_db": 6.0}},
+        gain_db=-10.0,
+        noise_var_complex=1e-6,
+    )
+    burst = sounding_samples(SoundingFrame(Numerology(sample_rate_hz=4e6), 4))
+    with open_lab(lab, 1) as opened:
+        opened.ready()
+        for _ in range(2):
+            start = opened.start_sample(1000)
+            opened.radios["client"].transmit(burst, start)
+            count = burst.size + 512
+            far, near = (opened.radios[name].receive(count, start).samples for name in ("ps", "ear"))
+            assert np.abs(np.vdot(near, far)) > 0.999 * np.linalg.norm(near) * np.linalg.norm(far)
+            assert np.linalg.norm(near) == pytest.approx(10 ** (6 / 20) * np.linalg.norm(far), rel=0.02)
+        assert opened.ready() == ()
+
+
+def test_flowgraphs_have_no_observer_and_say_so() -> None:
+    lab = lab_with([{"name": "ear", "role": "observer"}], "gnuradio", noise_var_complex=1e-6)
+    with pytest.raises(LabFileError, match="the drawing 'air' has one receiver"), open_lab(lab, 1):
+        pass

@@ -48,7 +48,7 @@ class TestHarshLoopback(RadioContract):
     @pytest.fixture
     def pair(self) -> Pair:
         link = Link(StaticFading((0.5j, 0, 0, 0.2)), delay_samples=13.37)
-        medium = Medium(RATE_HZ, 1, default_link=link, history_samples=HISTORY)
+        medium = Medium(RATE_HZ, 1, link_of=lambda sender, receiver: link, history_samples=HISTORY)
         front_end = FrontEnd(
             phase_noise_rad_per_sqrt_sample=1e-4, iq_image_db=-35, dc_offset_dbfs=-50, dac_bits=12, adc_bits=12
         )

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hardware.virtual.usrp2.side_channel import ask
@@ -18,18 +17,11 @@ def pair_of(bench: Bench, amplitude_tolerance: float) -> Pair:
     lab = bench.opened()
     sender, receiver = usrp(lab, "sender"), usrp(lab, "receiver")
 
-    def send() -> None:
-        """A burst, until it is over."""
-        start = max(sender.now(), receiver.now()) + sender.lead_samples
-        sender.transmit(np.full(5000, 0.5, np.complex64), start)
-        receiver.receive(6000, start)
-
-    def starve() -> None:
-        """A packet of a burst is lost, which the box says when it sees the next one."""
-        send()
-        sender.check()
-        ask(bench.uris["sender"], lose_tx=1)
-        send()
+    def overflow() -> int:
+        """At a tick that the box cannot have reached: it is ahead of what was received by what its socket holds."""
+        start = receiver.now() + receiver.lead_samples
+        ask(bench.uris["receiver"], at=start * receiver._count.per_sample, overflow=1)
+        return start
 
     return Pair(
         sender,
@@ -37,9 +29,7 @@ def pair_of(bench: Bench, amplitude_tolerance: float) -> Pair:
         bench.lab.ps.settings,
         max_delay_samples=40,
         amplitude_tolerance=amplitude_tolerance,
-        # A box is ahead of what was received by what its sockets hold: a test cannot say where a hole begins.
-        provoke_overflow=None,
-        provoke_underflow=starve,
+        provoke_overflow=overflow,
         ready=lab.ready,
     )
 

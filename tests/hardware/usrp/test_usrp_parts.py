@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hardware.lab.clock import ClockMode
 from hardware.lab.file import find_lab, parse_lab
 from hardware.lab.opened import open_lab
-from hardware.radio.errors import CapabilityError, LabFileError
+from hardware.radio.errors import CapabilityError, LabFileError, MixedLabError
+from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB, TxGainRange
 from hardware.usrp.converters import FULL_SCALE, clips_at_half_scale, dac_bits, to_samples, to_words, tx_step
-from hardware.usrp.gains import TxGainRange
-from hardware.usrp.settings import LOWEST_TX_GAIN_DB, Source, UsrpBox, usrp_of
+from hardware.usrp.settings import Source, UsrpBox, usrp_of
 from hardware.usrp.ticks import ticks_of
 from hardware.usrp.timing import require_common_sources
 
@@ -124,3 +124,28 @@ def test_boxes_without_an_address_or_with_the_same_are_refused() -> None:
     tables["radio"][1]["address"] = ""
     with pytest.raises(LabFileError, match="'client-1' has no address"), open_lab(parse_lab(tables), 1):
         pass
+
+
+@pytest.mark.parametrize(
+    ("lab", "address", "kind"), [("usrp", "ip:192.168.2.1", "Pluto"), ("pluto", "addr=192.168.10.2", "USRP")]
+)
+def test_a_lab_of_mixed_radios_is_refused(lab: str, address: str, kind: str) -> None:
+    """A USRP as the server of Plutos, or the other way round: those that count have no timestamps to go by."""
+    tables = find_lab(lab).to_tables()
+    tables["radio"][1]["address"] = address
+    with pytest.raises(MixedLabError, match=rf"at {address} is a {kind}.*one kind"), open_lab(parse_lab(tables), 1):
+        pass
+
+
+def test_a_radio_with_a_backend_of_its_own_is_refused() -> None:
+    tables = find_lab("usrp-virtual").to_tables()
+    tables["radio"][1]["backend"] = "pluto-virtual"
+    with pytest.raises(MixedLabError, match=r"backend of its own \(pluto-virtual\).*two labs"):
+        parse_lab(tables)
+
+
+def test_uhd_is_no_backend_and_what_to_write_is_said() -> None:
+    tables = find_lab("usrp").to_tables()
+    tables["lab"]["backend"] = "uhd"
+    with pytest.raises(LabFileError, match=r'"gnuradio" with device = "uhd".* or backend = "usrp"'):
+        parse_lab(tables)

@@ -160,6 +160,8 @@ def test_the_command_for_people_ends_on_ctrl_c_as_it_should() -> None:
         (["loopback", "--port", "0"], "the port is 0"),
         (["loopback", "--backend", "pluto"], "--backend pluto has no virtual radios"),
         (["loopback", "--backend", "pluto-virtal"], "did you mean 'pluto-virtual'?"),
+        (["loopback", "--as", "toaster"], "--as toaster: there are virtual devices of the kinds pluto, usrp"),
+        (["loopback", "--as", "usrp", "--backend", "pluto-virtual"], "give one of them"),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:

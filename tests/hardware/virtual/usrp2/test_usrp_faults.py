@@ -136,3 +136,18 @@ def test_the_side_channel_refuses(uri: str, orders: dict[str, int], reason: str)
 def test_nobody_answers_where_there_is_no_box() -> None:
     with pytest.raises(HardwareError, match="no virtual USRP"):
         ask("addr=127.9.9.9")
+
+
+def test_time_does_not_run_away_where_nobody_reads_any_more(server: EmulatorProcess) -> None:
+    """An eager box that is frozen, and one whose client went away in the middle of a stream, follow the wall clock."""
+    uri = server.uris["client-1"]
+    box = open_box(uri)
+    box.ask(0, None, "start_cont")
+    assert box.take(50000)[2] == "none"
+    ask(uri, eager=1, frozen=1)
+    begun = ask(uri)["ticks"]
+    # A minute of virtual time would have passed at once.
+    assert ask(uri)["ticks"] - begun < 60 * TICK_RATE_HZ
+    ask(uri, eager=0, frozen=0)
+    box.ask(0, None, "stop_cont")
+    box.close()

@@ -1,4 +1,4 @@
-"""The gains of lab files on a USRP.
+"""Transmit gains of lab files on devices that count from the other end, as USRPs do.
 
 UHD counts gains upwards from the daughterboard's smallest. A lab file's transmit gain is in dB below the device's
 largest, as an AD936x counts it, so that a lab keeps its meaning on another backend: 0 is full power everywhere. A
@@ -8,8 +8,10 @@ receive gain is in dB above the smallest, as UHD has it.
 from dataclasses import dataclass
 
 from hardware.radio.gain_split import split_gain
-from hardware.usrp.settings import LOWEST_TX_GAIN_DB
 from phy.units import db_to_amplitude_ratio
+
+LOWEST_TX_GAIN_DB = -89.75
+"""As with an AD936x, so that lab files move; what a daughterboard cannot do of it is done to the samples."""
 
 
 @dataclass(frozen=True)
