@@ -16,6 +16,8 @@ trip the others, and none of them looks outside the used band, where an analogue
 The verdict holds the chance of rejecting good noise, over all six, at `level` (Holm, Scand. J. Stat. 6, 1979).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
@@ -76,6 +78,11 @@ class NoiseDiagnostics:
             raise MeasurementError(f"the verdict does not follow from the p-values at level {self.level}")
 
     @property
+    def corrected(self) -> dict[str, float]:
+        """By name of the test, its p-value corrected for their number: a test passed where it is above `level`."""
+        return _corrected(self.tests)
+
+    @property
     def bound_holds(self) -> bool:
         """Whether `sigma_lower_bound` may be relied on: it allows for colour and I/Q imbalance, for nothing else."""
         return all(test.passed for test in self.tests if test.name not in {"white_frequency", "circular"})
@@ -88,14 +95,24 @@ class NoiseDiagnostics:
         raise MeasurementError(f"no test '{name}': there are {', '.join(test.name for test in self.tests)}")
 
 
-def holm(p_values: list[float], level: float) -> list[bool]:
+def holm(p_values: Sequence[float], level: float) -> list[bool]:
     """Which hypotheses Holm's step-down procedure rejects with a family-wise error of `level`."""
-    rejected = [False] * len(p_values)
+    return [corrected <= level for corrected in holm_corrected(p_values)]
+
+
+def holm_corrected(p_values: Sequence[float]) -> list[float]:
+    """Holm's p-values, each to be compared with the level of the whole family: the smallest of m times m, the next
+    times m - 1, and none below the one before."""
+    corrected, before = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
-        if p_values[place] > level / (len(p_values) - rank):
-            break
-        rejected[place] = True
-    return rejected
+        before = max(before, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = before
+    return corrected
+
+
+def _corrected(tests: Sequence[NoiseTest]) -> dict[str, float]:
+    p_values = holm_corrected([test.p_value for test in tests])
+    return {test.name: p_value for test, p_value in zip(tests, p_values, strict=True)}
 
 
 def diagnose(samples: NDArray[np.complex64], numerology: Numerology, level: float = 0.01) -> NoiseDiagnostics:
@@ -130,8 +147,12 @@ def diagnose_silence(silence: Silence, level: float = 0.01) -> NoiseDiagnostics:
 def _verdict(tests: tuple[NoiseTest, ...], level: float) -> str:
     failed = [test for test in tests if not test.passed]
     if not failed:
-        return f"noise: Gaussian, white, circular and stationary as far as {len(tests)} tests see at level {level:g}"
-    reasons = "; ".join(f"{test.name}: {test.meaning} (p = {test.p_value:.2g})" for test in failed)
+        return (
+            f"noise: Gaussian, white, circular and stationary as far as {len(tests)} tests together see at level "
+            f"{level:g}, corrected for their number (Holm)"
+        )
+    corrected = _corrected(tests)
+    reasons = "; ".join(f"{test.name}: {test.meaning} (corrected p = {corrected[test.name]:.2g})" for test in failed)
     return f"not the noise that the accounting assumes: {reasons}"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.foundation.arrays import read_arrays
 from phy.errors import AirdpError
 
 JAMMER = "jammer"
@@ -68,12 +69,10 @@ def load_gains(path: Path) -> GainsTable:
 
 def _load_npz(path: Path) -> GainsTable:
     try:
-        # The file is opened here, because numpy leaves it open where the archive is damaged.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            clients = archive["client_gains"].astype(np.complex128)
-            jammer = archive["jammer_gains"].astype(np.complex128) if "jammer_gains" in archive else None
-    # zipfile, zlib and numpy have a dozen kinds of errors for a damaged file.
-    except Exception as error:
+        arrays = read_arrays(path, ("client_gains", "jammer_gains"))
+        clients = arrays["client_gains"].astype(np.complex128)
+        jammer = arrays["jammer_gains"].astype(np.complex128) if "jammer_gains" in arrays else None
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise GainsFileError(
             f"gains file {path} cannot be read: {error}; expected 'client_gains' complex (M, K)"
         ) from error

@@ -31,7 +31,7 @@ from hardware.radio.contract import Radio
 from hardware.radio.errors import CaptureError
 from hardware.radio.settings import RadioSettings
 from phy.estimation import delay_estimate
-from phy.frame import SoundingFrame, sounding_cells, sounding_samples
+from phy.frame import SoundingFrame, sounding_cells, sounding_samples, symbol_turns
 from phy.impairments import rotate
 from phy.modem import demodulate
 from phy.numerology import Numerology
@@ -405,7 +405,9 @@ def _view(sounding: _Sounding, frame: SoundingFrame) -> SoundingView:
     energies = np.abs(expected) ** 2
     rms = math.sqrt(float(energies.mean()))
     sent = SENT_POINTS[np.arange(frame.symbols) % 4][:, None]
-    errors = (cells - expected * sent) * np.exp(-1j * np.angle(expected)) / rms
+    # Symbols are turned by other angles than quarters; a picture has four points.
+    quartered = cells * (symbol_turns(frame.symbols).conj()[:, None] * sent)
+    errors = (quartered - expected * sent) * np.exp(-1j * np.angle(expected)) / rms
     return SoundingView(
         points=(sent + errors).astype(np.complex64),
         point_std_real=math.sqrt(left.residual_noise_var_real) / rms,

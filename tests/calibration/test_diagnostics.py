@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from calibration.diagnostics import NoiseDiagnostics, diagnose, holm
+from calibration.diagnostics import NoiseDiagnostics, diagnose, holm, holm_corrected
 from calibration.errors import MeasurementError
 from calibration.schema import to_json
 from hardware.radio.errors import CaptureError
@@ -122,6 +122,17 @@ def test_noise_far_below_a_converter_step_fails() -> None:
     noise = white(128, np.random.default_rng(45))
     quantised, _ = quantise((noise * np.float32(0.25 / 2048 / 1e-3)).astype(np.complex64), 12)
     assert not diagnose(quantised, DEFAULT).bound_holds
+
+
+def test_corrected_p_values_are_compared_with_the_level_itself() -> None:
+    """By hand: times 6 and times 5; 0.004 of six tests is no rejection at 0.01, although it is below it."""
+    p_values = [0.9, 0.004, 0.5, 0.3, 0.0011, 0.7]
+    corrected = holm_corrected(p_values)
+    assert corrected[4] == pytest.approx(0.0066)
+    assert corrected[1] == pytest.approx(0.02)
+    assert corrected[3] == 1.0
+    assert holm(p_values, 0.01) == [False, False, False, False, True, False]
+    assert holm_corrected([]) == []
 
 
 def test_holm_rejects_step_by_step() -> None:
