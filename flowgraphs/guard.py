@@ -21,11 +21,16 @@ from typing import Any
 
 VARIABLE = "AIRDP_FLOWGRAPH_CONTROL"
 """Holds what the guard is told, as JSON: token, parameters (name and whether it is a number), limits (name, lowest and
-highest value). Only this user can read a process's environment."""
+highest value), whether limits of a USRP's gains are those of lab files. Only this user can read a process's
+environment."""
 USER = "airdp"
 BAND, GAIN, CENTER, BANDWIDTH = "band_hz", "tx_gain_db", "center_hz", "bandwidth_hz"
 _MOST_BYTES = 1 << 16
 _FIXED = ("control_address", "control_port")
+_GAIN_RANGE = "get_gain_range"
+_ROUNDING = 1e-6
+# What a drawing calls the block of a USRP, and the end of its range from which lab files count.
+_USRPS = {"device_uhd_sink": ("tx_gain_db", 1), "device_uhd_source": ("rx_gain_db", 0)}
 
 
 class RefusedError(Exception):
@@ -33,13 +38,36 @@ class RefusedError(Exception):
 
 
 class Parameters:
-    """What can be called: `set_X` and `get_X` of a graph's parameters. told: see VARIABLE."""
+    """What can be called: `set_X` and `get_X` of a graph's parameters, and of a USRP the range of its gain: lowest,
+    highest, step. told: see VARIABLE."""
 
     def __init__(self, graph: Any, told: dict[str, Any]) -> None:
-        self._graph, self._numbers, self._limits = graph, told["parameters"], told["limits"]
+        self._graph, self._numbers, self._limits = graph, told["parameters"], dict(told["limits"])
         self._lock = threading.Lock()
+        if told.get("lab_gains"):
+            self._take_over_gains()
+
+    def _take_over_gains(self) -> None:
+        """Limits of a lab file are in dB from an end of the device's range, which is known now that it is open."""
+        for block, (name, end) in _USRPS.items():
+            if hasattr(self._graph, block) and name in self._limits:
+                edges = self._gain_range()
+                low, high = (limit + edges[end] for limit in self._limits[name])
+                # The device's next step at or above: the rest is done to the samples before they come here.
+                steps = math.ceil((high - edges[0]) / edges[2] - _ROUNDING) if edges[2] else high - edges[0]
+                self._limits[name] = [max(low, edges[0]), edges[0] + max(steps, 0) * (edges[2] or 1.0)]
+
+    def _gain_range(self) -> list[float]:
+        for block in _USRPS:
+            if hasattr(self._graph, block):
+                found = getattr(self._graph, block).get_gain_range(0)
+                return [float(found.start()), float(found.stop()), float(found.step())]
+        raise RefusedError("its device has no range of gains")
 
     def _dispatch(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        if method == _GAIN_RANGE and not arguments:
+            with self._lock:
+                return self._gain_range()
         action, _, name = method.partition("_")
         if action not in ("get", "set") or name not in self._numbers or len(arguments) != (action == "set"):
             raise RefusedError(f"there is no method {method} with {len(arguments)} arguments")

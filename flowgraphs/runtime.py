@@ -64,14 +64,20 @@ class FlowgraphProcess:
     """
 
     def __init__(
-        self, program: Path, parameters: Mapping[str, Value] = NO_PARAMETERS, limits: Ranges = NO_LIMITS
+        self,
+        program: Path,
+        parameters: Mapping[str, Value] = NO_PARAMETERS,
+        limits: Ranges = NO_LIMITS,
+        *,
+        lab_gains: bool = False,
     ) -> None:
         """program: from `build`. parameters: by id; those not given have the values that are drawn.
 
         limits: lowest and highest value that a parameter may be set to while it runs, checked in the graph's own
-        process; `band_hz`: what its transmission may occupy.
+        process; `band_hz`: what its transmission may occupy. lab_gains: limits of a USRP's gains are in dB below its
+        largest and above its smallest, as lab files have them.
         """
-        self._token, self._limits = secrets.token_urlsafe(24), limits
+        self._token, self._limits, self._lab_gains = secrets.token_urlsafe(24), limits, lab_gains
         self.program = program
         self.flowgraph = describe_text(program.with_suffix(".grc").read_text(encoding="utf-8"))
         self.parameters: Mapping[str, Value] = _complete(self.flowgraph, parameters)
@@ -146,6 +152,7 @@ class FlowgraphProcess:
                 "address": str(self.parameters.get(CONTROL_ADDRESS, "")),
                 "parameters": numbers,
                 "limits": {name: list(bounds) for name, bounds in self._limits.items()},
+                "lab_gains": self._lab_gains,
             }
         )
 

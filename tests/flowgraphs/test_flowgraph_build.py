@@ -99,6 +99,29 @@ def test_two_that_compile_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest
     assert sorted(path.name for path in first.parent.iterdir()) == ["client_tx.grc", "client_tx.py", "client_tx.sha256"]
 
 
+@pytest.mark.parametrize("harm", ["empty", "zeros", "cut", "no seal"])
+def test_a_cached_program_that_is_not_whole_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    """As a power cut or a full disk can leave it: an empty program would end every later run without a reason."""
+
+    def compiler(command: list[str]) -> str:
+        if "--output" in command:
+            (Path(command[2]) / "client_tx.py").write_text("a program\n")
+        return "3.10"
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(flowgraphs.build, "_tool", lambda name: name)
+    monkeypatch.setattr(flowgraphs.build, "_run", compiler)
+    program = build("client_tx")
+    if harm == "no seal":
+        program.with_suffix(".sha256").unlink()
+    else:
+        program.write_bytes({"empty": b"", "zeros": bytes(10), "cut": b"a pro"}[harm])
+    assert build("client_tx") == program
+    assert program.read_text() == "a program\n"
+
+
 @needs_gnuradio
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()

@@ -24,6 +24,7 @@ TRANSMITTER = {
     "tx_gain_db": "number",
     "pluto_uri": "text",
     "usrp_args": "text",
+    "usrp_clock": "text",
 }
 RECEIVER = {name.replace("tx_gain", "rx_gain"): kind for name, kind in TRANSMITTER.items()} | {"monitor_out": "text"}
 LINK = {
