@@ -31,5 +31,9 @@ class RunFolderError(AirdpError):
     """An output folder that cannot be used for this run."""
 
 
+class ClusterError(AirdpError):
+    """A cluster that does not answer, has no workers of use, or is lost."""
+
+
 class SweepError(AirdpError):
     """A sweep that cannot start or go on: its cluster, a worker of it, or a trial that failed."""

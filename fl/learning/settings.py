@@ -62,5 +62,16 @@ class LocalSettings(Section):
     each uplink. For the mode `sgd`."""
     optimiser_arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)
     """Its other keyword arguments."""
-    workers: Annotated[int, Field(ge=0)] = 0
-    """Threads that train clients; 0 means one per core. Results do not depend on it."""
+    workers: Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(tls|tcp)://.+:\d+$")] = 0
+    """Who trains clients: so many threads, 0 for one per core; or the Dask cluster with this scheduler, `tls://HOST:PORT`.
+    Results do not depend on it."""
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of this process; None: one per core."""
+        return self.workers or None if isinstance(self.workers, int) else None
+
+    @property
+    def cluster(self) -> str | None:
+        """Address of the scheduler of those who train; None: this process does."""
+        return self.workers if isinstance(self.workers, str) else None

@@ -11,9 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
-from scipy.special import erfcx, log_ndtr, wrightomega
+from scipy.special import erfcx, erfinv, log_ndtr, wrightomega
 
 from fl.errors import PrivacyError
+
+_SMALL_MU = 1e-5
+"""Below it the exact delta is computed without differences; there both ways agree to about 1e-11."""
+_FAR_TAIL = 1e3
 
 
 class Accountant(StrEnum):
@@ -79,6 +83,8 @@ def log_delta_exact(total_loss: float, epsilon: float) -> float:
     mu = math.sqrt(2.0) * math.sqrt(_checked_loss(total_loss))
     if mu == 0.0:
         return -math.inf
+    if mu < _SMALL_MU:
+        return _log_delta_of_small_mu(mu, epsilon)
     a, b = (total_loss - epsilon) / mu, mu / 2 + epsilon / mu
     log_second = math.log(0.5 * float(erfcx(b / math.sqrt(2.0))))
     if a < 0:
@@ -88,6 +94,21 @@ def log_delta_exact(total_loss: float, epsilon: float) -> float:
         log_first = float(log_ndtr(a))
         log_ratio = log_second - a * a / 2 - log_first
     return log_first + math.log(-math.expm1(log_ratio)) if log_ratio < 0 else -math.inf
+
+
+def _log_delta_of_small_mu(mu: float, epsilon: float) -> float:
+    """An upper bound of the above, above it by a factor of at most exp(mu^2/8); there it would be 1/2 less nearly 1/2.
+
+    d delta/d mu = phi(a) = phi(epsilon/mu) exp(epsilon/2 - mu^2/8), so with t = epsilon/mu and the last term left out
+    delta <= exp(epsilon/2) mu (phi(t) - t Phi(-t)).
+    """
+    t = epsilon / mu
+    if t > _FAR_TAIL:
+        # phi(t) - t Phi(-t) < phi(t)/t^2: again no difference of two numbers that are nearly the same.
+        log_rest = -2.0 * math.log(t)
+    else:
+        log_rest = math.log1p(-t * math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2.0))))
+    return epsilon / 2 + math.log(mu) - t * t / 2 - math.log(2 * math.pi) / 2 + log_rest
 
 
 def epsilon_exact(total_loss: float, delta: float) -> float:
@@ -104,7 +125,7 @@ def epsilon_exact(total_loss: float, delta: float) -> float:
         return high
     from scipy.optimize import brentq
 
-    return float(brentq(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, high, xtol=1e-12))
+    return float(brentq(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, high, xtol=min(1e-12, 1e-13 * high)))
 
 
 def _epsilon_dp_accounting(make: Callable[[], object], ratios: Sequence[float], delta: float) -> float:
@@ -113,7 +134,7 @@ def _epsilon_dp_accounting(make: Callable[[], object], ratios: Sequence[float], 
     checked_delta(delta)
     if any(math.isnan(ratio) or ratio < 0 for ratio in ratios):
         raise PrivacyError("ratios Delta/sigma must be numbers of at least 0")
-    if any(math.isinf(ratio) for ratio in ratios):
+    if math.isinf(total_loss_of(ratios)):
         return math.inf
     accountant = make()
     try:
@@ -186,22 +207,31 @@ def loss_for_epsilon(accountant: Accountant, epsilon: float, delta: float) -> fl
     checked_epsilon(epsilon)
     log_inverse = -math.log(checked_delta(delta))
     if accountant is Accountant.LIU_SIMEONE:
-        return _loss_for_epsilon(epsilon, liu_simeone_c(delta) ** 2)
+        return _positive(_loss_for_epsilon(epsilon, liu_simeone_c(delta) ** 2), epsilon)
     paper = _loss_for_epsilon(epsilon, log_inverse)
     if accountant is Accountant.PAPER:
-        return paper
+        return _positive(paper, epsilon)
     if accountant is not Accountant.EXACT:
         raise PrivacyError(f"noise is sized with accountant 'paper' or 'exact', not '{accountant.value}'")
-    low, high = 0.5 * paper, paper
+    # Above 0.5 paper, and above what delta alone allows: at epsilon = 0, delta = erf(sqrt(S)/2).
+    low = _positive(max(0.5 * paper, 2.0 * float(erfinv(delta / 2)) ** 2), epsilon)
+    high = max(low, paper)
     while log_delta_exact(high, epsilon) < -log_inverse:
         high *= 2.0
     from scipy.optimize import brentq
 
     return float(
-        brentq(lambda loss: log_delta_exact(loss, epsilon) + log_inverse, low, high, xtol=1e-15 * paper, rtol=1e-14)
+        brentq(lambda loss: log_delta_exact(loss, epsilon) + log_inverse, low, high, xtol=1e-15 * low, rtol=1e-14)
     )
 
 
 def _loss_for_epsilon(epsilon: float, square: float) -> float:
     """The S of S + 2 sqrt(S square) = epsilon, without the difference of two square roots."""
     return (epsilon / (math.sqrt(square + epsilon) + math.sqrt(square))) ** 2
+
+
+def _positive(loss: float, epsilon: float) -> float:
+    """`loss`, unless it is too small for float64, as no noise is enough for it that float64 has."""
+    if loss > 0.0:
+        return loss
+    raise PrivacyError(f"epsilon is {epsilon:g}: too small to size noise for; expected about 1e-150 or more")

@@ -53,6 +53,7 @@ from fl.privacy.ledger_rows import (
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.tally import Tally
 from hardware.foundation.durable import AppendOnlyFile, overwrite_durably, sync_folder, write_atomically
+from hardware.foundation.file_errors import described
 
 __all__ = ["Ledger", "LedgerContents", "LedgerHeader", "read_ledger"]
 
@@ -305,7 +306,7 @@ def _write(path: Path, write: Callable[[], None]) -> None:
     try:
         write()
     except OSError as error:
-        raise LedgerError(f"cannot write ledger {path}: {error.strerror}; mend that and resume") from error
+        raise LedgerError(f"cannot write ledger {path}: {described(error)}; then resume") from error
 
 
 def _next_to(path: Path) -> Path:

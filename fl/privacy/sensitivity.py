@@ -102,4 +102,4 @@ class Clipping:
 
     def covers(self, promised: "Clipping", label: Label) -> bool:
         """Whether under `label` this update moves by no more than one clipped as `promised`."""
-        return all(self.sensitivity(label, n) <= promised.sensitivity(label, n) for n in Neighbours)
+        return self == promised or all(self.sensitivity(label, n) <= promised.sensitivity(label, n) for n in Neighbours)

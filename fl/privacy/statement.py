@@ -137,10 +137,12 @@ def state_privacy(
     all.
     """
     ratios = _ratios(mechanisms, sizes, label, neighbours)
-    free = _ratios([mechanism.without_backoff() for mechanism in mechanisms], sizes, label, neighbours)
-    losses = 0.5 * np.square(ratios).sum(axis=0)
-    worst = int(np.argmax(losses))
-    worst_free = int(np.argmax(np.square(free).sum(axis=0)))
+    distinct = {id(mechanism): mechanism.without_backoff() for mechanism in _distinct(mechanisms)}
+    free = _ratios([distinct[id(mechanism)] for mechanism in mechanisms], sizes, label, neighbours)
+    # Losses that float64 does not hold are infinite.
+    with np.errstate(over="ignore"):
+        losses, free_losses = (0.5 * np.square(part).sum(axis=0) for part in (ratios, free))
+    worst, worst_free = int(np.argmax(losses)), int(np.argmax(free_losses))
     origins = sorted({mechanism.sigma_origin.value for mechanism in mechanisms})
     view = view or strongest_view(mechanisms)
     bounds = bounds_by_name(mechanisms)
@@ -206,5 +208,11 @@ def _ratios(
     mechanisms: Sequence[RoundMechanism], sizes: NDArray[np.int64], label: Label, neighbours: Neighbours
 ) -> NDArray[np.float64]:
     """Delta/sigma, shape (uplinks, clients)."""
-    rows = [mechanism.noise_ratios(sizes, label, neighbours) for mechanism in mechanisms]
+    found = {id(mechanism): mechanism.noise_ratios(sizes, label, neighbours) for mechanism in _distinct(mechanisms)}
+    rows = [found[id(mechanism)] for mechanism in mechanisms]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(sizes))
+
+
+def _distinct(mechanisms: Sequence[RoundMechanism]) -> list[RoundMechanism]:
+    """Each once, where one stands for many uplinks."""
+    return list({id(mechanism): mechanism for mechanism in mechanisms}.values())

@@ -89,6 +89,10 @@ def size_jammer(
     if not (math.isfinite(gain) and gain > 0):
         raise PrivacyError(f"jammer gain is {gain}: the jammer is needed and cannot be heard, so no client may send")
     bound = alpha_u / gain * math.sqrt(missing)
+    if not math.isfinite(bound):
+        raise PrivacyError(
+            f"the jammer would need an infinite amplitude: its gain is {gain:g}, and sigma_required {sigma_required:g}"
+        )
     if not bound <= amplitude_limit:
         # `bound` has lost digits where the channel's noise is nearly enough; what the limit reaches has not.
         reached = math.hypot(gain * max(amplitude_limit, 0.0), noise_std_real) / alpha_u

@@ -1,7 +1,7 @@
 """The paper's channel on cells: y = sum_i h_i x_i + h_CJ x_CJ + z, gains constant within an uplink."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,8 @@ from phy.fading import circular_noise
 
 MAX_POSTPONED = 1000
 """Soundings in a row without the needed jammer after which the uplink gives up."""
+PART_CELLS = 1 << 16
+"""Cells that are worked on at a time: they stay in a core's cache, and nothing but the sum has the size of a model."""
 SMALLEST_NOISE_STD = 1e-30
 """Far from float32's subnormal numbers."""
 
@@ -143,19 +145,31 @@ class SymbolUplink(TrainedHere):
         """Sum the signals h_i x_i, add the jammer's and the receiver's noise, and divide by alpha_u."""
         total, contributions = self._signals(plan, updates)
         authorise()
-        noise = circular_noise(total.size, self.noise_std_real**2, self.streams(Stream.NOISE, plan.uplink))
-        if plan.jammer.needed:
-            received_std = plan.jammer.gain * plan.jammer.alpha
-            noise += circular_noise(total.size, received_std**2, self.streams(Stream.JAMMER, plan.uplink))
         scale = np.float32((self.clip_norm if self.power.rescale is Rescale.RESCALED else 1.0) / plan.alpha_u)
-        noise *= scale
-        signal = total * scale
-        values = as_coordinates(signal + noise, self.coordinates)
-        noise_norm = float(np.linalg.norm(as_coordinates(noise, self.coordinates)))
-        return Aggregate(values, plan.mechanism, contributions, float(np.linalg.norm(signal)), noise_norm)
+        total *= scale
+        signal_norm = math.sqrt(sum(_energy(total[part]) for part in _parts(total.size)))
+        noise_energy = 0.0
+        for part, noise in self._noise(plan, total.size, scale):
+            # Of an odd number of coordinates the last Q is nobody's.
+            noise_energy += _energy(noise.view(np.float32)[: self.coordinates - 2 * part.start])
+            total[part] += noise
+        values = as_coordinates(total, self.coordinates)
+        return Aggregate(values, plan.mechanism, contributions, signal_norm, math.sqrt(noise_energy))
+
+    def _noise(self, plan: UplinkPlan, cells: int, scale: np.float32) -> Iterator[tuple[slice, NDArray[np.complex64]]]:
+        """scale times the receiver's noise and the jammer's, part by part; how they are divided changes nothing."""
+        own, jamming = (self.streams(stream, plan.uplink) for stream in (Stream.NOISE, Stream.JAMMER))
+        received_std = plan.jammer.gain * plan.jammer.alpha
+        for part in _parts(cells):
+            count = part.stop - part.start
+            noise = circular_noise(count, self.noise_std_real**2, own)
+            if plan.jammer.needed:
+                noise += circular_noise(count, received_std**2, jamming)
+            noise *= scale
+            yield part, noise
 
     def _signals(self, plan: UplinkPlan, updates: Updates) -> tuple[NDArray[np.complex64], Contributions]:
-        """x_i = alpha_i u_i as the updates come, and the sum of h_i x_i. One signal in memory at a time."""
+        """x_i = alpha_i u_i as the updates come, and the sum of h_i x_i. Part of one signal in memory at a time."""
         total = np.zeros(cells_needed(self.coordinates), np.complex64)
         backoffs = np.full(len(self.sizes), math.inf)
         energy = np.zeros(len(self.sizes))
@@ -163,12 +177,14 @@ class SymbolUplink(TrainedHere):
         for client, update in checked_updates(plan, updates, coordinates=self.coordinates, sizes=self.sizes):
             actual = self.power.backoff is Backoff.ACTUAL
             power = self._actual_power(plan, client, update) if actual else plan.powers[client]
-            signal = as_cells(update.values) * np.complex64(power.alpha)
-            energy[client] = np.vdot(signal, signal).real
+            cells = as_cells(update.values)
+            for part in _parts(cells.size):
+                signal = cells[part] * np.complex64(power.alpha)
+                energy[client] += _energy(signal)
+                signal *= np.complex64(plan.gains[client])
+                total[part] += signal
             backoffs[client] = power.backoff
             clipped += update.norm_before > update.clip_norm
-            signal *= np.complex64(plan.gains[client])
-            total += signal
         return total, Contributions(backoffs, energy, clipped)
 
     def _actual_power(self, plan: UplinkPlan, client: int, update: BoundedUpdate) -> ClientPower:
@@ -180,3 +196,11 @@ class SymbolUplink(TrainedHere):
             limit=float(self.limits[client]),
             update_norm=float(np.linalg.norm(update.values.astype(np.float64))),
         )
+
+
+def _parts(cells: int) -> list[slice]:
+    return [slice(start, min(start + PART_CELLS, cells)) for start in range(0, cells, PART_CELLS)]
+
+
+def _energy(values: NDArray[np.complex64] | NDArray[np.float32]) -> float:
+    return float(np.vdot(values, values).real)

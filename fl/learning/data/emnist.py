@@ -5,7 +5,6 @@ Read from the official byclass IDX files or from an ``.npz`` with such images.
 """
 
 import os
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,8 @@ from fl.errors import DataError
 from fl.learning.data.dataset import Dataset, FloatArray, IntArray, split_train_test, stratified_choice
 from fl.learning.data.fetch import EMNIST_FILES, emnist_cache_folder, find_idx, has_emnist
 from fl.learning.data.idx import read_images, read_labels
+from hardware.foundation.arrays import read_arrays
+from hardware.foundation.documents import DocumentError
 
 DATA_VARIABLE = "AIRDP_DATA"
 
@@ -108,15 +109,9 @@ def _read_idx_pair(folder: Path, images_name: str, labels_name: str) -> _Pool:
 def _read_npz(path: Path) -> _Pool:
     """Images (n, 28, 28) and labels (n,); where there is a ``source`` array, only of its zeros (byclass test)."""
     try:
-        # Opened here because numpy leaves its own handle open when the archive is damaged.
-        with path.open("rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise ValueError("not a zip archive")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in ("x", "y", "source") if name in archive}
-    except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
-        raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}); {_NPZ_SHAPE}") from error
+        arrays = read_arrays(path, ("x", "y", "source"))
+    except (OSError, DocumentError) as error:
+        raise DataError(f"{path} cannot be read: {error}; {_NPZ_SHAPE}") from error
     missing = {"x", "y"} - arrays.keys()
     if missing:
         raise DataError(f"{path} has no array {' and no array '.join(sorted(missing))}; {_NPZ_SHAPE}")

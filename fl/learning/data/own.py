@@ -8,7 +8,6 @@ names (n,) are labels in sorted order; floats (n,) or anything of shape (n, k) a
 """
 
 import inspect
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from numpy.typing import NDArray
 from fl.errors import DataError
 from fl.import_path import build
 from fl.learning.data.dataset import Dataset, FloatArray, IntArray, Targets, held_out_count, stratified_choice
+from hardware.foundation.arrays import read_arrays
+from hardware.foundation.documents import DocumentError
 
 Arrays = Mapping[str, NDArray[Any]]
 NAMES = ("x", "y", "x_test", "y_test", "client")
@@ -30,15 +31,9 @@ def load_npz(path: Path) -> Arrays:
     if not path.is_file():
         raise DataError(f"data.path names {path}, which is not a file; {_EXPECTED} in an .npz")
     try:
-        # Opened here because numpy leaves its own handle open when the archive is damaged.
-        with path.open("rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise ValueError("not a zip archive")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as archive:
-                return {name: archive[name] for name in NAMES if name in archive}
-    except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
-        raise DataError(f"{path} cannot be read ({type(error).__name__}: {error}); {_EXPECTED}") from error
+        return read_arrays(path, NAMES)
+    except (OSError, DocumentError) as error:
+        raise DataError(f"{path} cannot be read: {error}; {_EXPECTED}") from error
 
 
 def call_function(path: str, arguments: Mapping[str, Any]) -> Arrays | Dataset:
@@ -62,9 +57,10 @@ def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arra
     """The set `torchvision.datasets.<name>`, from the folder `root`; nothing is downloaded unless arguments say so."""
     try:
         from torchvision import datasets
-    except ImportError as error:
+    except Exception as error:  # one that was built for another torch fails as it likes
         raise DataError(
-            f"data.set = 'torchvision:{name}' needs the package torchvision ({error}): pip install torchvision"
+            f"data.set = 'torchvision:{name}' needs the package torchvision, in the version that belongs to the "
+            f"installed torch ({type(error).__name__}: {error}): pip install torchvision, or give the data as an .npz"
         ) from error
     kind = getattr(datasets, name, None)
     if kind is None:
@@ -93,9 +89,10 @@ def load_huggingface(folder: Path, arguments: Mapping[str, Any]) -> Arrays:
     """
     try:
         import datasets
-    except ImportError as error:
+    except Exception as error:  # its pyarrow may not go with the installed numpy
         raise DataError(
-            f"data.set = 'huggingface' needs the package datasets ({error}): pip install datasets"
+            f"data.set = 'huggingface' needs the package datasets ({type(error).__name__}: {error}): pip install "
+            "datasets, or give the data as an .npz"
         ) from error
     unknown = arguments.keys() - {"x", "y", "client", "train", "test"}
     if unknown:
@@ -121,7 +118,10 @@ def load_huggingface(folder: Path, arguments: Mapping[str, Any]) -> Arrays:
 def _column(part: Any, name: str) -> NDArray[Any]:
     if name not in part.column_names:
         raise DataError(f"no column '{name}' among {', '.join(part.column_names)}: name it in data.arguments")
-    return _stacked(part[name])
+    try:
+        return _stacked(part[name])
+    except ValueError as error:
+        raise DataError(f"the entries of column '{name}' have different shapes: {error}; bring them to one") from error
 
 
 def _collected(pool: Iterable[tuple[Any, Any]]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -106,6 +106,33 @@ def test_exact_against_sixty_digits(loss: float, delta: float) -> None:
         assert delta_in_sixty_digits(loss, 0.0) <= delta
 
 
+@pytest.mark.parametrize("loss", [1e-60, 1e-30, 4.9e-11, 5.1e-11])
+@pytest.mark.parametrize("times_mu", [0.0, 1e-9, 1.0, 30.0])
+def test_delta_of_losses_so_small_that_two_halves_nearly_cancel(loss: float, times_mu: float) -> None:
+    """Too small a delta would call too little noise enough."""
+    with mp.workdps(250):
+        mu = mp.sqrt(2 * mpf(loss))
+        epsilon = float(times_mu * mu)
+        half = [mp.erfc(-x / mp.sqrt(2)) / 2 for x in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
+        expected = float(mp.log(half[0] - mp.exp(mpf(epsilon)) * half[1]))
+    assert log_delta_exact(loss, epsilon) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("accountant", CLOSED)
+@pytest.mark.parametrize("delta", [1e-100, 1e-30, 1e-5, 0.9])
+@pytest.mark.parametrize("epsilon", [1e-200, 1e-100, 1e-20, 1e-5])
+def test_noise_for_very_small_epsilons_is_enough_or_refused(
+    epsilon: float, delta: float, accountant: Accountant
+) -> None:
+    try:
+        loss = loss_for_epsilon(accountant, epsilon, delta)
+    except PrivacyError as error:
+        assert "too small" in str(error)  # noqa: PT017
+        assert accountant is not Accountant.EXACT or delta < 1e-100
+        return
+    assert epsilon_of_loss(accountant, loss, delta) <= epsilon * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("loss", [1e10, 1e20, 1e28])
 def test_exact_for_very_large_losses(loss: float) -> None:
     """Oracle: for large mu the second term vanishes, so epsilon = mu^2/2 + mu Phi^-1(1 - delta) to leading order."""

@@ -52,7 +52,10 @@ def test_an_uplink_that_failed_on_the_air_is_tried_again_and_not_called_unsent()
 
     with pytest.raises(LateError, match="plan 1 was late"):
         attempt_uplink(Scripted([None, None]), 4, 2, fail)
-    with pytest.raises(NotSentError, match=r"^uplink 4 was given up after 2 soundings: deaf$"):
+    with pytest.raises(
+        NotSentError,
+        match=r"^uplink 4 was given up after 2 soundings, one .* stays charged in the ledger \(.+\): deaf$",
+    ):
         attempt_uplink(Scripted([None, NotSentError("deaf")]), 4, 2, fail)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+import fl.uplink.symbol
 from calibration.gains import GainsTable
 from fl.errors import ConfigError, PrivacyError
 from fl.privacy.accountant import Accountant
@@ -522,3 +523,16 @@ def test_the_quietest_noise_that_is_taken_is_really_made() -> None:
     silence = [clip_update(np.zeros(uplink.coordinates, np.float32), TAU)] * len(SIZES)
     values = carry(uplink, plan, sent_by(plan, silence)).values
     assert noise_p_value(values, plan.mechanism.sigma) > 1e-3
+
+
+def test_the_sum_does_not_depend_on_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one part it is the equation as it is written; an odd number of coordinates leaves the last Q empty."""
+    sums = []
+    for part_cells in (1 << 16, 7, 64):
+        monkeypatch.setattr(fl.uplink.symbol, "PART_CELLS", part_cells)
+        uplink = uplink_of(jammer=JammerSettings(role=JammerRole.DEDICATED, sigma_required=1.0))
+        plan = uplink.plan(1)
+        assert plan.jammer.needed
+        sums.append(carry(uplink, plan, sent_by(plan, updates_of(uplink))))
+    assert all(np.array_equal(one.values, sums[0].values) for one in sums)
+    assert {round(one.noise_norm or 0.0, 4) for one in sums} == {round(sums[0].noise_norm or 0.0, 4)}
