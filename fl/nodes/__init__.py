@@ -14,6 +14,6 @@ A failure before TRANSMIT costs no privacy; after it the worst case stays spent.
 is not there, nobody sends; where its noise may not have gone out whole, the uplink is accounted for without it.
 
 `messages` and `link` are the language, `coordinator` with `sounding`, `stage` and `noise_sizing` the public side,
-`client`, `jammer`, `server` and `transmitter` the nodes, `diagnosis` what a simulation can know besides, and
-`radio_uplink` the adapter to the `Uplink` contract.
+`client`, `jammer`, `server` and `transmitter` the nodes, `soundings` what a sounding shows and how wrong it may be,
+`diagnosis` what a simulation can know besides, and `radio_uplink` the adapter to the `Uplink` contract.
 """

@@ -20,6 +20,8 @@ PAYLOAD_SYMBOL = 4
 MARGIN_SYMBOLS = 12
 """Samples on either side of the payload in which a jammer is alone, in FFT lengths of the sounding."""
 ERROR_POINTS = 8
+SOUNDING_RMS = 0.74
+"""Of the samples of a sounding, full scale 1."""
 JAMMER_RMS = 0.2
 """Largest rms of a jammer's samples: Gaussian ones of this rms are beyond full scale once in 7e10."""
 
@@ -33,7 +35,9 @@ class AirFormat:
     silence shall do. gap_samples: between soundings, longer than
     any delay. guard_samples: silence on both sides of the payload. early_samples: how far inside the prefix FFT windows
     start, for paths that come earlier than the strongest. payload_rms: rms of a client's samples at its power limit,
-    full scale 1; what is left above it is for peaks. confidence: of each bound that enters the ledger.
+    full scale 1; what is left above it is for peaks. confidence: of each bound that enters the ledger. level_symbols:
+    of a sounding, at a payload's level, to see whether the transmitter's gain is the same there; none are sent where a
+    calibration says that.
 
     What a calibration says, where there is one: gain_margin: factor >= 1 by which a transmitter's gain may differ
     between its sounding, at full scale, and its payload. noise_std_real_limit: noise of the receiver per real
@@ -44,6 +48,7 @@ class AirFormat:
     coordinates: int
     whitening_seed: int = 1
     sounding_symbols: int = 32
+    level_symbols: int = 8
     quiet_samples: int = 65536
     first_quiet_samples: int = 0
     gap_samples: int = 256
@@ -109,7 +114,14 @@ class AirFormat:
     @cached_property
     def sounding(self) -> SoundingFrame:
         """One transmitter's sounding."""
-        return SoundingFrame(self.sounding_numerology, self.sounding_symbols)
+        level = min(1.0, self.payload_rms / SOUNDING_RMS)
+        quiet_symbols = self.level_symbols if self.measures_level else 0
+        return SoundingFrame(self.sounding_numerology, self.sounding_symbols, quiet_symbols, level)
+
+    @property
+    def measures_level(self) -> bool:
+        """Whether soundings show how a transmitter's gain changes with its level: where no calibration says it."""
+        return self.level_symbols > 0 and self.gain_margin == 1.0
 
     @cached_property
     def payload(self) -> PayloadFrame:
@@ -166,6 +178,16 @@ class AirFormat:
         """Samples of an uplink that carry no payload."""
         around = 2 * (self.guard_samples + self.payload.margin_samples)
         return self.sounding_phase_samples(transmitters) + self.turnaround_samples + around
+
+    @property
+    def delay_windows(self) -> tuple[float, ...]:
+        """Latest delays that a channel is taken to have, in samples: the one that suits a sounding best is chosen."""
+        return tuple(float(max(1, self.numerology.cp_samples // part)) for part in (4, 2, 1))
+
+    @property
+    def error_points(self) -> int:
+        """At which the noise of a channel's estimate is bounded, for all windows."""
+        return len(self.delay_windows) * ERROR_POINTS * self.sounding_numerology.data_subcarriers
 
     def error_quantile(self) -> float:
         """q with P(|e(f)| > q std(f) anywhere in the band) <= 1 - confidence: exp(-q^2) for each circular Gaussian.

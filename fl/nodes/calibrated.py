@@ -76,7 +76,9 @@ class CalibrationCheck:
 
         Raises a `RecordError` where the record does not say, or says more than `LARGEST_GAIN_CHANGE`.
         """
-        sounding_rms = math.sqrt(float(np.mean(np.abs(sounding_samples(air.sounding)) ** 2)))
+        sounding_rms = math.sqrt(
+            float(np.mean(np.abs(sounding_samples(air.sounding)[air.sounding.sounding_slice]) ** 2))
+        )
         payload_db = power_ratio_to_db((air.payload_rms / sounding_rms) ** 2)
         with self._named():
             return max(self._gain_change(name, payload_db, air.confidence) for name in transmitters)

@@ -9,15 +9,17 @@ reaches full scale, whatever the update.
 
 *Rounding.* Dithered, and charged: `fl.privacy.converters`.
 
-*Image.* A mixer adds rho x* to what is sent. Of a payload s(f), at f and -f, there arrive
+*Image.* A mixer adds a * x* to what is sent. Of a payload s(f), at f and -f, there arrive, with m(f) = A(f) H(f),
 
-    H(f) G(f) s(f) + rho H(f) G*(-f) s*(-f)      and      H(-f) G(-f) s(-f) + rho H(-f) G*(f) s*(f)
+    H(f) G(f) s(f) + m(f) G*(-f) s*(-f)      and      H(-f) G(-f) s(-f) + m(-f) G*(f) s*(f)
 
-two by two, so the gain is at most the largest singular value of [|H G|(f), |rho H(f) G(-f)|; |rho H(-f) G(f)|,
-|H G|(-f)]. Where the channel is R times as strong at f as at -f this is about 1 + |rho| R/2.
+two by two, so the gain is at most the largest singular value of [|H G|(f), |m(f) G(-f)|; |m(-f) G(f)|, |H G|(-f)].
+Where the channel is R times as strong at f as at -f this is about 1 + |A| R/2. m is measured
+(`fl.nodes.soundings.image`); what the lab file says about a radio limits it from above, unless the sounding shows more.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +27,20 @@ from numpy.typing import NDArray
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
 from fl.nodes.messages import Circuits, SoundedChannel
-from fl.nodes.precoding import channel_gains_upper, flat_error, relative_gain_upper
+from fl.nodes.precoding import (
+    channel_gains_upper,
+    gain_margin,
+    noise_gain_lower,
+    noise_gains_lower,
+    noise_inverse,
+    relative_gain_upper,
+)
+from fl.nodes.soundings.errors import error_bound
+from fl.nodes.soundings.image import image_response
 from fl.privacy.converters import choose_dither, gain_excess
 from hardware.radio.contract import Radio
 from phy.dither import Dither, headroom
-from phy.inversion import BETWEEN
+from phy.inversion import BETWEEN, fine_values, window
 from phy.units import db_to_amplitude_ratio
 
 # What a filter in float32 may add.
@@ -39,7 +50,7 @@ _ARITHMETIC = 1.0 - 1e-5
 def circuits_of(radio: Radio) -> Circuits:
     """What a radio says of itself."""
     image_db = radio.tx_image_db
-    return Circuits(radio.tx_step, 0.0 if image_db is None else db_to_amplitude_ratio(image_db))
+    return Circuits(radio.tx_step, None if image_db is None else db_to_amplitude_ratio(image_db))
 
 
 def charged_gain_upper(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> float:
@@ -68,21 +79,87 @@ def dither_for(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_
     return choose_dither(circuits.step, **_scene(state, air, circuits, noise_std_real))
 
 
-def gain_with_image(state: SoundedChannel, air: AirFormat, image: float) -> float:
-    """Upper bound on the gain of a payload, |rho| = `image`: the largest singular value over all pairs f, -f."""
-    plain = relative_gain_upper(state, air)
-    if image == 0.0:
+def gain_with_image(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
+    """Upper bound on the gain of a payload with its image: the largest singular value over all pairs f, -f.
+
+    limit: see `image_upper`.
+    """
+    plain, image = relative_gain_upper(state, air), image_upper(state, air, limit)
+    if not image.any():
         return plain
     if state.flat is not None:
-        return plain + image * air.gain_margin * (1.0 + flat_error(state, air))
+        return plain + float(image.max()) / abs(state.flat.gain)
     channel, inverse = channel_gains_upper(state, air), state.inverse.gains
-    opposite_channel, opposite_inverse = _mirrored(channel), _mirrored(inverse)
-    own, opposite = channel * inverse, opposite_channel * opposite_inverse
-    leaked, lost = image * channel * opposite_inverse, image * opposite_channel * inverse
+    own, opposite = channel * inverse, _mirrored(channel * inverse)
+    leaked, lost = image * _mirrored(inverse), _mirrored(image) * inverse
     squares = own**2 + opposite**2 + leaked**2 + lost**2
     determinants = own * opposite - leaked * lost
     largest = np.sqrt((squares + np.sqrt(np.maximum(squares**2 - 4.0 * determinants**2, 0.0))) / 2.0)
     return max(plain, BETWEEN * float(largest.max()))
+
+
+def noise_kept(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
+    """Part of `noise_gain_lower` that a jammer's noise has in its quietest direction, its own image considered.
+
+    White noise z with its image is H G z + m (G z)* at f: circular no more, and quieter in one direction of every pair
+    f, -f than in the other, which whoever knows both channels can choose. What is left there is the smallest singular
+    value of [|H G|(f), -|m(f) G(-f)|; -|m(-f) G(f)|, |H G|(-f)], phases at their worst. Its inverse has no negative
+    entry, so that this is the smaller the smaller the diagonal and the larger the rest: bounds give a bound. limit: see
+    `image_upper`.
+    """
+    plain, image = noise_gain_lower(state, air), image_upper(state, air, limit)
+    if not image.any() or not plain > 0.0:
+        return 1.0
+    if state.flat is not None:
+        return max(0.0, 1.0 - float(image.max()) / (abs(state.flat.gain) * plain))
+    inverse, inside = noise_inverse(state, air).gains, window(state.numerology) > 0
+    own = noise_gains_lower(state, air)
+    opposite = _mirrored(own)
+    leaked = BETWEEN * image * _mirrored(inverse)
+    lost = _mirrored(leaked)
+    squares = own**2 + opposite**2 + leaked**2 + lost**2
+    determinants = np.maximum(own * opposite - leaked * lost, 0.0)
+    smallest = np.sqrt(np.maximum(squares - np.sqrt(np.maximum(squares**2 - 4.0 * determinants**2, 0.0)), 0.0) / 2.0)
+    return min(1.0, float(smallest[inside].min()) / plain)
+
+
+@lru_cache(maxsize=128)
+def image_upper(state: SoundedChannel, air: AirFormat, limit: float | None) -> NDArray[np.float64]:
+    """Upper bound on |m(f)| on the fine grid: as measured, and not above `limit` times the channel.
+
+    limit: largest |A| that somebody vouches for, None where nobody does. A limit that the sounding refutes, at the
+    agreed confidence, does not count.
+    """
+    inside = window(state.numerology) > 0
+    channel = np.broadcast_to(channel_gains_upper(state, air), inside.shape)
+    vouched = None if limit is None else np.asarray(limit * channel)
+    if state.image is None:
+        if vouched is None:
+            raise PrivacyError(
+                "how strong a transmitter's mirror image is was not measured, and the lab file does not say it: sound "
+                "with 4 symbols or more, or set tx_image_db"
+            )
+        return vouched
+    image = state.image
+    filtered = np.abs(image_response(image.taps, channel.size))
+    failure = 1.0 - air.confidence
+    error = fine_values(
+        error_bound(image.std, image.unexplained, points=air.error_points, failure=failure), state.numerology
+    )
+    # A flat channel's own bound is near enough, and its response need not be kept for every client.
+    found = filtered * (np.abs(state.response) if state.flat is None else channel)
+    if vouched is not None and not np.any((found - error > vouched)[inside]):
+        return np.minimum(_upper(found, error, state, air), vouched)
+    return _upper(found, error, state, air)
+
+
+def _upper(
+    found: NDArray[np.float64], error: NDArray[np.float64], state: SoundedChannel, air: AirFormat
+) -> NDArray[np.float64]:
+    """found + error within the band; beyond it, where nothing was fitted, the largest of it."""
+    inside = window(state.numerology) > 0
+    upper = gain_margin(state, air) * (found + error)
+    return np.where(inside, upper, upper[inside].max())
 
 
 def peak_limit(state: SoundedChannel, step: float | None, dither: Dither | None) -> float:
@@ -94,8 +171,8 @@ def peak_limit(state: SoundedChannel, step: float | None, dither: Dither | None)
 
 
 def _scene(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> dict[str, float]:
-    """h, G and noise of `fl.privacy.converters`. The image of a level arrives as the level does."""
-    gain = float(channel_gains_upper(state, air).max()) * (1.0 + circuits.image)
+    """h, G and noise of `fl.privacy.converters`. The image of a level arrives too."""
+    gain = float(channel_gains_upper(state, air).max() + image_upper(state, air, circuits.image).max())
     return {"gain": gain, "inverse_gain": 1.0 / state.weakest_gain, "noise_std_real": noise_std_real}
 
 

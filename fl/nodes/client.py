@@ -112,8 +112,7 @@ class ClientNode(TransmitterNode):
         update = self.fetch()
         backoff = self._backoff_for(update, announcement)
         scale = announcement.alpha_u * self.weight / (self.clip_norm * backoff)
-        cells = self.transmitter.air.grid.to_cells(update.values, out=self.transmitter.workspace.cells)
-        burst = self.transmitter.send(cells, scale, announcement, order.start_sample)
+        burst = self.transmitter.send(update.values, scale, announcement, order.start_sample)
         self.departure = Departure(
             backoff=backoff,
             relative_norm=min(1.0, update.norm_before / self.clip_norm),

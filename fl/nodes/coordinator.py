@@ -36,8 +36,6 @@ from fl.uplink.modes import Backoff
 from fl.uplink.power_control import ClientPower
 from hardware.radio.errors import HardwareError
 
-FALTER_SYMBOLS = 4
-"""Payload symbols over which the noise in empty cells is averaged."""
 FALTER_LEVEL = 1e-6
 """Probability with which an uplink whose jammer was there all the time is accounted for without it."""
 LEAST_BEYOND = 0.95
@@ -114,8 +112,11 @@ class Coordinator:
         state = None if place is None else soundings.states[place]
         soundings = _comparable(soundings, state)
         clients = soundings.states[: len(self.weights)]
-        circuits = self.link.ask_all([(name, DescribeCircuits()) for name in self.cast.clients])
-        alpha_u, jamming = self.sizing.choose(uplink, clients, soundings.sigma.noise_std_real, state, circuits)
+        circuits = self.link.ask_all([(name, DescribeCircuits()) for name in self.cast.transmitters])
+        image = 0.0 if place is None else circuits[place].image
+        alpha_u, jamming = self.sizing.choose(
+            uplink, clients, soundings.sigma.noise_std_real, state, circuits[: len(self.weights)], image
+        )
         silent = turn if jamming.needed else None
         block = block_number(uplink, attempt)
         decisions = self._announce(alpha_u, clients, payload_start, soundings.sigma.noise_std_real, block)
@@ -225,9 +226,10 @@ class Coordinator:
         """What gains and sigma rest on, and how likely each may fail at the agreed confidence."""
         failure = 1.0 - self.air.confidence
         jammers = int(jamming.needed)
-        bounds = {"noise": 1, "client gains": senders, "jammer gain": jammers}
-        if self.air.gain_margin > 1.0:
-            bounds["linearity"] = senders + jammers
+        bounds = {"noise": 1, "client gains": senders, "client images": senders, "jammer gain": jammers}
+        bounds["jammer image"] = jammers
+        if self.air.gain_margin > 1.0 or self.air.measures_level:
+            bounds["linearity"] = senders + (jammers if self.air.gain_margin > 1.0 else 0)
         return tuple((name, count * failure) for name, count in bounds.items() if count)
 
     def carry(self, current: Round) -> Received:
@@ -238,7 +240,7 @@ class Coordinator:
             self.link.ask(current.jammer, order)
         try:
             self.link.ask_all([(self.cast.clients[client], order) for client in current.plan.senders])
-            received = self.link.ask(self.cast.server, Receive(current.payload_start))
+            received = self.link.ask(self.cast.server, Receive(current.payload_start, current.jammer is not None))
         except BaseException as error:
             self._withdraw(current)
             # Whoever wants the program to end is not kept by a radio: without an account the jammer does not count.
@@ -289,19 +291,27 @@ class Coordinator:
         planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
         if self._faltered(received, planned_var):
             return mechanism.without_jammer()
+        if received.margins is None:
+            return mechanism.without_jammer()
         if received.margins.ci[1] < planned_var:
             share = math.sqrt(received.margins.pooled_lower / planned_var)
             return replace(mechanism, sigma=mechanism.sigma * share)
         return mechanism
 
     def _faltered(self, received: Received, planned_var: float) -> bool:
-        """Whether the empty cells of any few symbols have less noise than chance leaves to the planned one."""
-        every = received.empty_var_real
-        together = min(FALTER_SYMBOLS, every.size)
-        means = np.convolve(every, np.full(together, 1.0 / together), mode="valid")
-        count = 2 * received.empty_cells * together
-        lowest = float(stats.chi2.ppf(FALTER_LEVEL / means.size, count)) / count
-        return bool(np.any(means < lowest * planned_var))
+        """Whether the empty cells of any stretch of symbols have less noise than chance leaves to the planned one.
+
+        Stretches of 1, 2, 4 … symbols: a jammer that stops is seen in a few of them, one that fades in many.
+        """
+        sums = np.concatenate([[0.0], np.cumsum(received.empty_var_real)])
+        lengths = 2 ** np.arange(int(np.log2(received.empty_var_real.size)) + 1)
+        for length in lengths:
+            means = (sums[length:] - sums[:-length]) / length
+            count = 2 * received.empty_cells * int(length)
+            lowest = float(stats.chi2.ppf(FALTER_LEVEL / (lengths.size * means.size), count)) / count
+            if np.any(means < lowest * planned_var):
+                return True
+        return False
 
 
 def _comparable(soundings: Soundings, jammer: SoundedChannel | None) -> Soundings:

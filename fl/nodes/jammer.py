@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
+from fl.nodes.circuits import noise_kept
 from fl.nodes.messages import JammingDecision, JammingOrder, Message, Sent, Transmit
 from fl.nodes.precoding import noise_gain, noise_gain_lower
 from fl.nodes.transmitter import Transmitter, TransmitterNode
@@ -53,13 +54,15 @@ class Jamming:
         return self._order is not None
 
     def decide(self, order: JammingOrder) -> JammingDecision:
-        """The level of the noise before its filter, so that r arrives at every frequency at the agreed confidence."""
+        """The level of the noise before its filter, so that r arrives at every frequency at the agreed confidence, and
+        in every direction of a frequency and its opposite."""
         air = self.transmitter.air
-        lower = noise_gain_lower(order.state, air)
+        kept = noise_kept(order.state, air, self.transmitter.circuits.image)
+        lower = kept * noise_gain_lower(order.state, air)
         if not lower > 0.0:
             raise PrivacyError("the jammer's channel cannot be told from noise: it is needed, so no client may send")
         self._order, self._std = order, order.received_std_real / lower
-        gain = noise_gain(order.state, air)
+        gain = kept * noise_gain(order.state, air)
         return JammingDecision(alpha=order.received_std_real / gain, gain_lower=gain)
 
     def transmit(self, order: Transmit) -> Sent:

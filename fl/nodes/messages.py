@@ -58,6 +58,48 @@ class FlatChannel:
     std: float
 
 
+@dataclass(frozen=True)
+class Unexplained:
+    """What a sounding shows that is not in the estimated channel: see `fl.nodes.soundings.errors`.
+
+    energy: X, over what noise makes of one entry. degrees: nu, entries that noise alone would fill. noise_degrees: D,
+    complex degrees of freedom of the noise that this is measured in. entry_std: standard deviation of a raw entry.
+    late_path: amplitude of a path that is later than a symbol, 0 where none is seen.
+    """
+
+    energy: float
+    degrees: float
+    noise_degrees: float
+    entry_std: float
+    late_path: float = 0.0
+
+
+# Compared by identity, as all that has arrays.
+@dataclass(frozen=True, eq=False)
+class MirrorImage:
+    """The mirror image of a transmitter, as its sounding shows it: see `fl.nodes.soundings.image`.
+
+    taps: complex128, of the filter with which the conjugated signal is sent beside the signal; the middle one has no
+    delay. std: standard deviation of the image's response at the band's subcarriers (U',). unexplained: of the fit.
+    """
+
+    taps: NDArray[np.complex128]
+    std: NDArray[np.float64]
+    unexplained: Unexplained
+
+
+@dataclass(frozen=True)
+class LevelChange:
+    """Gain of a transmitter at a payload's level over that at full scale, and the estimate's standard deviation.
+
+    level: amplitude of the one over that of the other.
+    """
+
+    gain: float
+    std: float
+    level: float
+
+
 # Compared by identity: it has arrays, and what is derived from it is kept.
 @dataclass(frozen=True, eq=False)
 class SoundedChannel:
@@ -71,6 +113,9 @@ class SoundedChannel:
     beyond, beyond_std: largest |H^| at the sounded subcarriers beyond the band, and the standard deviation of one;
         None where it was not sounded there, and no path is taken to be stronger than within it.
     flat: where one factor will do.
+    unexplained: what else was in the sounding; None where that is known to be nothing. image: of the transmitter's
+        mixer, None where it was not measured. level: how its gain changes towards a payload's level; None where that
+        was not measured, because a calibration says it.
     """
 
     channel: NDArray[np.complex64]
@@ -83,6 +128,9 @@ class SoundedChannel:
     flat: FlatChannel | None = None
     beyond: float | None = None
     beyond_std: float = 0.0
+    unexplained: Unexplained | None = None
+    image: MirrorImage | None = None
+    level: LevelChange | None = None
 
     @cached_property
     def response(self) -> NDArray[np.complex128]:
@@ -122,11 +170,11 @@ class Circuits:
     """Transmitter to server: what its radio's circuits do to a signal.
 
     step: of its converter as it is set, full scale 1, None where nothing is rounded. image: amplitude of the mirror
-    image relative to the signal, at most.
+    image relative to the signal, at most, as the lab file says it; None where it does not.
     """
 
     step: float | None = None
-    image: float = 0.0
+    image: float | None = 0.0
 
 
 @dataclass(frozen=True)
@@ -248,7 +296,7 @@ class HearSoundings(Message[Heard]):
 class Received:
     """The payload at the server. cells: (symbols, U). samples: the whole frame, guards and margins included.
 
-    guards: noise before and after everybody sent. margins: noise in the margins, where a jammer is alone.
+    guards: noise before and after everybody sent. margins: noise where a jammer is alone, None where nobody jams.
     empty_var_real: variance per real coordinate of each symbol's empty cells (symbols,), beside the used band.
     empty_cells: of each symbol.
     """
@@ -256,13 +304,17 @@ class Received:
     cells: NDArray[np.complex64]
     samples: NDArray[np.complex64]
     guards: NoiseMeasurement
-    margins: NoiseMeasurement
+    margins: NoiseMeasurement | None
     empty_var_real: NDArray[np.float64]
     empty_cells: int
 
 
 @dataclass(frozen=True)
 class Receive(Message[Received]):
-    """To the server's radio: receive the payload's frame, whose leading guard begins at `start_sample`."""
+    """To the server's radio: receive the payload's frame, whose leading guard begins at `start_sample`.
+
+    jammed: whether somebody jams in it, so that the margins are looked at.
+    """
 
     start_sample: int
+    jammed: bool

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.nodes.air_format import AirFormat
-from fl.nodes.circuits import charged_gain_upper
+from fl.nodes.circuits import charged_gain_upper, noise_kept
 from fl.nodes.messages import Circuits, SoundedChannel
 from fl.nodes.precoding import noise_gain
 from fl.uplink.alpha_u import PowerSettings, UplinkState, choose_alpha_u
@@ -39,12 +39,14 @@ class NoiseSizing:
         noise_std_real: float,
         jammer: SoundedChannel | None,
         circuits: Sequence[Circuits] | None = None,
+        jammer_image: float | None = 0.0,
     ) -> tuple[float, JammerPlan]:
         """alpha_u and the jammer's plan, such that the *measured* worst case meets the target.
 
         clients: their channels, in the order of the weights. circuits: theirs too, None where they are ideal.
         noise_std_real: lower bound on the receiver's own noise. jammer: the channel of the one who is to jam, None
-        where nobody is. Where it cannot reach the noise that is needed, alpha_u is lowered until it can.
+        where nobody is; jammer_image: `Circuits.image` of it. Where it cannot reach the noise that is needed, alpha_u
+        is lowered until it can.
 
         The ledger will charge each client with the upper bound of its gain, so sigma is sized for the largest of these
         bounds. They depend on alpha_u through the back-off, hence the few passes; what is charged is exact in any case.
@@ -57,15 +59,14 @@ class NoiseSizing:
             alpha_u = choose_alpha_u(self.power.alpha_u, state)
             plan = SILENT
             if jammer is not None:
-                alpha_u, plan = self._jam(alpha_u, noise_std_real, jammer, margin)
+                gain = noise_kept(jammer, self.air, jammer_image) * noise_gain(jammer, self.air)
+                alpha_u, plan = self._jam(alpha_u, noise_std_real, gain, margin)
             margin = max(1.0, *self._backed_off(bounds, clients, alpha_u))
         return alpha_u, plan
 
-    def _jam(
-        self, alpha_u: float, noise_std_real: float, jammer: SoundedChannel, margin: float
-    ) -> tuple[float, JammerPlan]:
+    def _jam(self, alpha_u: float, noise_std_real: float, gain: float, margin: float) -> tuple[float, JammerPlan]:
         needed = {"sigma_required": margin * self.jammer.sigma_required, "noise_std_real": noise_std_real}
-        reach = {"gain": noise_gain(jammer, self.air), "amplitude_limit": self.air.jamming_limit}
+        reach = {"gain": gain, "amplitude_limit": self.air.jamming_limit}
         alpha_u = reachable_alpha_u(alpha_u, **needed, **reach)
         factor, factor_on = self.jammer.factor, self.jammer.factor_on
         return alpha_u, size_jammer(alpha_u=alpha_u, factor=factor, factor_on=factor_on, **needed, **reach)

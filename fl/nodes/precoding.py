@@ -2,7 +2,9 @@
 
 With H the true channel, H^ the sounded one and G the filter that undoes it, what arrives of an update has at most
 sup_f |H(f) G(f)| times its norm (`phy.inversion`). |H| <= |H^| + e(f), where e(f) holds at all frequencies of the band
-at once with the agreed confidence: q std(f) for noise, and the estimator's own error.
+at once with the agreed confidence: for noise, for what else was in the sounding (`fl.nodes.soundings.errors`), and for
+the estimator's own error. Gains of clients are raised by what a transmitter's gain may differ between the levels of
+sounding and payload (`fl.nodes.soundings.level`). A jammer's is measured at its own level, in the payload's margins.
 """
 
 import math
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 
 from fl.nodes.air_format import AirFormat
 from fl.nodes.messages import FlatChannel, SoundedChannel
+from fl.nodes.soundings.errors import error_bound
+from fl.nodes.soundings.level import level_upper
 from phy.inversion import BETWEEN, ChannelInverse, band_numerology, fine_values, invert_everywhere, window
 
 ESTIMATOR_BIAS = 1e-3
@@ -25,18 +29,28 @@ _BETWEEN_BINS = 1.1
 """What a response of no more taps than a prefix may be above its largest value at the subcarriers."""
 
 
+@lru_cache(maxsize=128)
 def channel_error(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
     """Bound on |H - H^| at the band's subcarriers (U',), and between them, at the agreed confidence."""
-    rms = float(np.sqrt(np.mean(np.abs(state.channel) ** 2)))
-    return np.asarray(air.error_quantile() * np.sqrt(state.channel_var) + ESTIMATOR_BIAS * rms)
+    bias = ESTIMATOR_BIAS * float(np.sqrt(np.mean(np.abs(state.channel) ** 2)))
+    std = np.sqrt(state.channel_var)
+    if state.unexplained is None:
+        return np.asarray(air.error_quantile() * std + bias)
+    return bias + error_bound(std, state.unexplained, points=air.error_points, failure=1.0 - air.confidence)
+
+
+def gain_margin(state: SoundedChannel, air: AirFormat) -> float:
+    """Factor by which a transmitter's gain may be above the sounded one in a payload."""
+    return air.gain_margin * level_upper(state.level, air.confidence)
 
 
 def relative_gain_upper(state: SoundedChannel, air: AirFormat) -> float:
     """sup_f |H G| of a payload at the agreed confidence, with the margin between sounding and payload level."""
+    margin = gain_margin(state, air)
     if state.flat is not None:
         inside, outside = _flat_errors(state, state.flat, air)
         worst = (1.0 - OUT_OF_BAND) * (1.0 + inside) ** 2 + OUT_OF_BAND * (1.0 + outside) ** 2
-        return air.gain_margin * math.sqrt(max(worst, (1.0 + inside) ** 2))
+        return margin * math.sqrt(max(worst, (1.0 + inside) ** 2))
     inside_band = window(state.numerology) > 0
     magnitude = np.abs(state.response)
     error = fine_values(channel_error(state, air), state.numerology)
@@ -45,17 +59,18 @@ def relative_gain_upper(state: SoundedChannel, air: AirFormat) -> float:
         state, air, float(magnitude[inside_band].max())
     )
     inside = float(((magnitude + error) * gains)[inside_band].max())
-    return air.gain_margin * BETWEEN * max(inside, beyond)
+    return margin * BETWEEN * max(inside, beyond)
 
 
 def channel_gains_upper(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
     """Upper bounds on |H(f)| for payloads on the fine grid, and between its points."""
+    margin = gain_margin(state, air)
     if state.flat is not None:
-        return np.full(1, air.gain_margin * abs(state.flat.gain) * (1.0 + flat_error(state, air)))
+        return np.full(1, margin * abs(state.flat.gain) * (1.0 + flat_error(state, air)))
     inside_band = window(state.numerology) > 0
     upper = np.abs(state.response) + fine_values(channel_error(state, air), state.numerology)
     beyond = _beyond_upper(state, air, float(upper[inside_band].max()))
-    return np.asarray(air.gain_margin * np.where(inside_band, upper, beyond))
+    return np.asarray(margin * np.where(inside_band, upper, beyond))
 
 
 def _beyond_upper(state: SoundedChannel, air: AirFormat, largest_within: float) -> float:
@@ -74,9 +89,12 @@ def noise_gain_lower(state: SoundedChannel, air: AirFormat) -> float:
     """inf_f |H G| of noise where a payload may be, at the agreed confidence; 0 where it cannot be told from nothing."""
     if state.flat is not None:
         return max(0.0, 1.0 - max(_flat_errors(state, state.flat, air))) / air.gain_margin
-    inside_band = window(state.numerology) > 0
-    lowest = (_weakest(state, air) * noise_inverse(state, air).gains)[inside_band].min()
-    return max(0.0, float(lowest) / BETWEEN) / air.gain_margin
+    return max(0.0, float(noise_gains_lower(state, air)[window(state.numerology) > 0].min()))
+
+
+def noise_gains_lower(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
+    """Lower bounds on |H(f) G(f)| of noise through a filter, on the fine grid and between its points."""
+    return _weakest(state, air) * noise_inverse(state, air).gains / (BETWEEN * air.gain_margin)
 
 
 def noise_gain(state: SoundedChannel, air: AirFormat) -> float:

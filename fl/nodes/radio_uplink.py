@@ -15,12 +15,12 @@ from fl.nodes.coordinator import VIEW, Cast, Coordinator, Round
 from fl.nodes.diagnosis.exact_sum import Diagnosis
 from fl.nodes.diagnosis.snapshot import take_snapshot
 from fl.nodes.jammer import JammerNode, Jamming, WhiteNoise, always_system_noise
-from fl.nodes.link import InProcessLink, Node
+from fl.nodes.link import InProcessLink, Link, Node
 from fl.nodes.messages import Received, SoundedChannel
 from fl.nodes.noise_sizing import NoiseSizing
 from fl.nodes.server import ServerNode
 from fl.nodes.sounding import NoiseCheck
-from fl.nodes.stage import LabStage
+from fl.nodes.stage import LabStage, Stage
 from fl.nodes.transmitter import Transmitter, Workspace, always_system_words
 from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
 from fl.privacy.conditions import View
@@ -43,7 +43,8 @@ Streams = Callable[[Stream, int], np.random.Generator]
 class RadioRules:
     """How an uplink over radios goes. max_phase_error_rad: coherence gate. attempts: that an uplink may take.
 
-    diagnosis: whether each sum is compared with the exact one, which this process can know.
+    diagnosis: whether each sum is compared with the exact one, which this process can know. max_gain_rise_db: of a
+    client from one sounding to the next, where nodes are apart; 0 where it is not looked at.
     """
 
     power: PowerSettings
@@ -51,6 +52,11 @@ class RadioRules:
     max_phase_error_rad: float
     attempts: int
     diagnosis: bool = True
+    max_gain_rise_db: float = 0.0
+
+    def scale(self, clip_norm: float) -> np.float32:
+        """Of a sum in units of tau, as it goes into the model."""
+        return np.float32(clip_norm if self.power.rescale is Rescale.RESCALED else 1.0)
 
 
 class RadioUplink(TrainedHere):
@@ -79,15 +85,14 @@ class RadioUplink(TrainedHere):
         workspace = Workspace.of(air)
         self.clients = tuple(self._client(client, workspace) for client in range(len(sizes)))
         self.nodes = self._nodes(workspace)
-        self.coordinator = Coordinator(
-            link=InProcessLink(self.nodes),
-            stage=LabStage(lab, air, self.cast.transmitters, rules.attempts),
-            cast=self.cast,
-            air=air,
-            weights=self.weights,
-            clip_norm=self.clip_norm,
-            sizing=NoiseSizing(air, self.weights, rules.power, rules.jammer),
-            max_phase_error_rad=rules.max_phase_error_rad,
+        self.coordinator = make_coordinator(
+            InProcessLink(self.nodes),
+            LabStage(lab, air, self.cast.transmitters, rules.attempts),
+            self.cast,
+            air,
+            self.weights,
+            self.clip_norm,
+            rules,
             record_bounded=record_bounded,
             check_noise=check_noise,
         )
@@ -130,7 +135,7 @@ class RadioUplink(TrainedHere):
 
     def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """AUTHORISE, TRANSMIT, RECEIVE, ACCOUNT. Each client fetches its update when it is told to send."""
-        current = self._take(plan)
+        current, self._round = once(self._round, plan), None
         diagnosis = Diagnosis(self.air.coordinates, self.weights, self.clip_norm) if self.rules.diagnosis else None
         authorise()
         if current.jammer is not None:
@@ -143,13 +148,6 @@ class RadioUplink(TrainedHere):
         finally:
             self._passing = iter(())
         return self._aggregate(current, received, diagnosis)
-
-    def _take(self, plan: UplinkPlan) -> Round:
-        current, self._round = self._round, None
-        if current is None or current.plan is not plan:
-            self._round = current
-            raise PrivacyError("an uplink is exchanged once, after it was planned")
-        return current
 
     def _watched(
         self, plan: UplinkPlan, updates: Updates, diagnosis: Diagnosis | None
@@ -193,8 +191,7 @@ class RadioUplink(TrainedHere):
 
     def released(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """The sum as it goes into the model, of `values` (d,) in units of tau."""
-        rescaled = self.rules.power.rescale is Rescale.RESCALED
-        return values * np.float32(self.clip_norm if rescaled else 1.0)
+        return values * self.rules.scale(self.clip_norm)
 
     def _contributions(self, departures: list[tuple[int, Departure]]) -> Contributions:
         backoffs, energy = np.full(len(self.sizes), np.inf), np.zeros(len(self.sizes))
@@ -220,6 +217,40 @@ class RadioUplink(TrainedHere):
         jams = name == current.jammer
         dither = Dither.TRIANGULAR if jams else dither_for(state, self.air, circuits, noise_std)
         return 0.0 if dither is None else dither.variance * circuits.step**2
+
+
+def make_coordinator(
+    link: Link,
+    stage: Stage,
+    cast: Cast,
+    air: AirFormat,
+    weights: NDArray[np.float64],
+    clip_norm: float,
+    rules: RadioRules,
+    *,
+    record_bounded: bool,
+    check_noise: NoiseCheck,
+) -> Coordinator:
+    """The coordinator of an uplink under `rules`, wherever its nodes are."""
+    return Coordinator(
+        link=link,
+        stage=stage,
+        cast=cast,
+        air=air,
+        weights=weights,
+        clip_norm=clip_norm,
+        sizing=NoiseSizing(air, weights, rules.power, rules.jammer),
+        max_phase_error_rad=rules.max_phase_error_rad,
+        record_bounded=record_bounded,
+        check_noise=check_noise,
+    )
+
+
+def once(current: Round | None, plan: UplinkPlan) -> Round:
+    """The round that was planned last, where `plan` is its; an uplink is carried once."""
+    if current is None or current.plan is not plan:
+        raise PrivacyError("an uplink is exchanged once, after it was planned")
+    return current
 
 
 def cast_of(lab: Lab, jammer_role: JammerRole) -> Cast:

@@ -1,19 +1,16 @@
 """The parameter server's radio: measures noise and channels, receives the sum."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import uniform_filter1d
 
 from calibration.noise import NoiseMeasurement, SigmaBound, measure_noise
 from calibration.pooling.listener import SilenceListener
 from fl.errors import ConfigError
 from fl.nodes.air_format import POWER_BLOCK, AirFormat
 from fl.nodes.messages import (
-    FlatChannel,
     Heard,
     HearSoundings,
     MeasureSilence,
@@ -23,25 +20,17 @@ from fl.nodes.messages import (
     Silence,
     SoundedChannel,
 )
+from fl.nodes.soundings.estimate import NoChannelError, Sounding
 from hardware.radio.contract import Radio
 from hardware.radio.errors import CaptureError
 from hardware.radio.samples import Capture
-from phy.estimation import ChannelEstimate, delay_estimate, estimate_channel, residual_cfo
+from phy.estimation import residual_cfo
 from phy.frame import sounding_cells
 from phy.impairments import rotate
 from phy.inversion import band_numerology
 from phy.modem import demodulate, demodulate_with
 from phy.sync import detect
-
-LARGEST_MISFIT = 2e-4
-"""Part of a sounding's energy that a channel within the prefix may leave unexplained; 8 bits leave 1e-5 of it."""
-NEAR_SUBCARRIERS = 17
-SYSTEMATIC = 3.0
-"""Power of an error that is no noise within the estimate's subspace, relative to what is seen of it outside."""
-LEAST_EXCESS = 2.0
-"""Energy of the unexplained part against noise's share of it, above which it is not chance: 1 +- 0.09 for noise."""
-FLAT_MISS = 1e-3
-"""Probability with which a flat channel is taken for one that needs a filter, which costs time and nothing else."""
+from phy.units import noise_var_complex_from_real
 
 
 @dataclass
@@ -59,6 +48,7 @@ class ServerNode:
 
     def __post_init__(self) -> None:
         air = self.air
+        self._silence_var_complex: float | None = None
         self.listener = SilenceListener(
             self.radio,
             air.numerology,
@@ -77,14 +67,15 @@ class ServerNode:
                 return self.measure_silence(start_sample)
             case HearSoundings(first_slot, slots, start_sample):
                 return self.hear(range(first_slot, first_slot + slots), start_sample)
-            case Receive(start_sample):
-                return self.receive(start_sample)
+            case Receive(start_sample, jammed):
+                return self.receive(start_sample, jammed=jammed)
         raise ConfigError(f"the server is told {type(message).__name__}, which is not for it")
 
     def measure_silence(self, start_sample: int) -> Silence:
         """Noise from `start_sample` on, while nobody sends. The first of a run takes longer, see `SilenceListener`."""
         heard, count = self.listener.listen(start_sample), self.air.quiet_samples
         piece = heard.piece
+        self._silence_var_complex = noise_var_complex_from_real(piece.noise.noise_var_real)
         own_start = piece.start_sample + piece.samples.size - count
         return Silence(
             noise=piece.noise,
@@ -116,95 +107,39 @@ class ServerNode:
 
     def _states(self, capture: Capture, slots: range) -> list[SoundedChannel]:
         air = self.air
-        band = band_numerology(air.numerology)
-        symbols, offsets, frequencies = self._symbols(capture, slots)
-        every = sounding_cells(air.sounding_numerology, air.sounding_symbols)
-        cells = self._cells(symbols)
-        inside = np.isin(air.sounding_numerology.used_subcarriers, band.used_subcarriers)
-        pilots = np.ascontiguousarray(every[:, inside])
-        energy = float(np.mean(np.sum(np.abs(every) ** 2, axis=0)))
+        symbols, quiet, offsets, frequencies = self._symbols(capture, slots)
+        cells, quiet_cells = self._cells(symbols), self._cells(quiet)
         # A frame that was found by its strongest path may have weaker ones before it.
         earliest = -2.0 if self.shared_clock else -float(air.early_samples)
-        inner = np.ascontiguousarray(cells[..., inside])
-        estimate = estimate_channel(inner, pilots, band, min_delay_samples=earliest)
-        channel_var = self._error_var(inner, pilots, estimate, slots)
-        beyond = self._beyond(cells[..., ~inside], every[:, ~inside])
         middle = self.air.margin_samples + int(air.sounding.sounding_slice.start) + symbols.shape[-1] // 2
-        return [
-            SoundedChannel(
-                channel=estimate.channel[place],
-                channel_var=channel_var[place],
-                numerology=air.numerology,
-                cfo_cycles_per_sample=frequencies[place][0],
-                cfo_std_cycles_per_sample=frequencies[place][1],
-                reference_sample=capture.start_sample + place * air.slot_samples + middle + offsets[place],
-                offset_samples=offsets[place],
-                flat=self._flat(cells[place], every, float(estimate.noise_var_complex[place])),
-                beyond=None if beyond is None else float(beyond[place]),
-                beyond_std=math.sqrt(float(estimate.noise_var_complex[place]) / energy),
+        states = []
+        for place, slot in enumerate(slots):
+            sounding = Sounding(air, cells[place], quiet_cells[place], earliest, self._silence_var_complex)
+            try:
+                state = sounding.state
+            except NoChannelError as error:
+                raise self._no_channel(slot) from error
+            states.append(
+                replace(
+                    state,
+                    cfo_cycles_per_sample=frequencies[place][0],
+                    cfo_std_cycles_per_sample=frequencies[place][1],
+                    reference_sample=capture.start_sample + place * air.slot_samples + middle + offsets[place],
+                    offset_samples=offsets[place],
+                )
             )
-            for place in range(len(slots))
-        ]
+        return states
 
-    def _beyond(self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64]) -> NDArray[np.float64] | None:
-        """Largest |H^| (slots,) at the sounded subcarriers beyond the band, cells (slots, symbols, subcarriers)."""
-        if pilots.shape[1] == 0:
-            return None
-        energy = np.sum(np.abs(pilots) ** 2, axis=0)
-        raw = np.einsum("...sk,sk->...k", cells, pilots.conj()) / energy
-        return np.asarray(np.abs(raw).max(axis=-1), np.float64)
-
-    def _flat(
-        self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64], noise_var_complex: float
-    ) -> FlatChannel | None:
-        """The channel as one path with a whole delay, where its sounding (symbols, all subcarriers) shows no other.
-
-        Where it is one, it is taken for one with probability 1 - FLAT_MISS; where it is not quite, the deviation that
-        the sounding shows, and could not show, is part of the gain's bound.
-        """
-        numerology = self.air.sounding_numerology
-        energy = float(np.mean(np.sum(np.abs(pilots) ** 2, axis=0)))
-        raw = np.einsum("sk,sk->k", cells, pilots.conj()).astype(np.complex128) / energy
-        delay = round(float(delay_estimate(raw.astype(np.complex64), numerology).delay_samples))
-        path = np.exp(-2j * np.pi * numerology.used_frequencies * delay)
-        gain = complex(np.mean(raw * path.conj()))
-        std = math.sqrt(noise_var_complex / energy)
-        deviation = float(np.abs(raw - gain * path).max())
-        if gain == 0.0 or deviation > std * math.sqrt(math.log(raw.size / FLAT_MISS)):
-            return None
-        return FlatChannel(gain, delay, deviation / abs(gain), std / abs(gain))
+    def _no_channel(self, slot: int) -> CaptureError:
+        return CaptureError(
+            f"the sounding of '{self.names[slot]}' is not that of a channel within the prefix: its paths or "
+            f"its counter are more than {self.air.window_start} samples late, or its amplifier saturates"
+        )
 
     def _require_heard(self, slot: int, state: SoundedChannel) -> None:
         """A transmitter that does not stand out of the noise by 10 dB after averaging was not heard."""
         if float(np.mean(np.abs(state.channel) ** 2)) < 10.0 * float(np.mean(state.channel_var)):
             raise self._not_found(slot)
-
-    def _error_var(
-        self, cells: NDArray[np.complex64], pilots: NDArray[np.complex64], estimate: ChannelEstimate, slots: range
-    ) -> NDArray[np.float64]:
-        """E|H^ - H|^2 (slots, U), for errors too that are the same in every symbol and look like no noise.
-
-        Outside of the estimate's subspace there is nothing but error: U sigma^2/E - sum_k var[k] in the mean where it
-        is noise. What is more than that is taken to be SYSTEMATIC times as strong inside: overall, or where it is more,
-        among the nearest subcarriers, because soundings are chirps, in which a moment is a frequency. Beyond
-        LARGEST_MISFIT no channel within the prefix has made the sounding: neither coherence nor gain would be known.
-        """
-        energy = float(np.mean(np.sum(np.abs(pilots) ** 2, axis=0)))
-        raw = np.einsum("...sk,sk->...k", cells, pilots.conj()) / np.float32(energy)
-        outside = np.sum(np.abs(raw - estimate.channel) ** 2, axis=-1)
-        noise = estimate.noise_var_complex * (raw.shape[-1] / energy) - estimate.channel_var.sum(axis=-1)
-        inside = np.sum(np.abs(estimate.channel) ** 2, axis=-1)
-        more = np.divide(outside, noise, out=np.ones_like(noise), where=outside > LEAST_EXCESS * noise)
-        for slot, wrong in zip(slots, (more > 1.0) & (outside > LARGEST_MISFIT * inside), strict=True):
-            if wrong:
-                raise CaptureError(
-                    f"the sounding of '{self.names[slot]}' is not that of a channel within the prefix: its paths or "
-                    f"its counter are more than {self.air.window_start} samples late, or its amplifier saturates"
-                )
-        near = uniform_filter1d(np.abs(raw - estimate.channel) ** 2, NEAR_SUBCARRIERS, axis=-1, mode="nearest")
-        expected = np.maximum(noise / raw.shape[-1], np.finfo(np.float64).tiny)[..., None]
-        local = np.where((more > 1.0)[..., None], SYSTEMATIC * np.maximum(near / expected, more[..., None]), 1.0)
-        return np.asarray(estimate.channel_var * local)
 
     def _not_found(self, slot: int) -> CaptureError:
         return CaptureError(
@@ -213,37 +148,43 @@ class ServerNode:
 
     def _symbols(
         self, capture: Capture, slots: range
-    ) -> tuple[NDArray[np.complex64], list[int], list[tuple[float, float]]]:
-        """Sounding symbols (slots, samples) without frequency offset, by how much each is late, and (offset, std).
+    ) -> tuple[NDArray[np.complex64], NDArray[np.complex64], list[int], list[tuple[float, float]]]:
+        """Sounding symbols and quieter ones (slots, samples) without frequency offset, by how much each is late, and
+        (offset, std).
 
         With a shared clock all slots are where they should be, and one view of the capture holds them all. Otherwise
         each is looked for, and its frequency offset removed about its middle, where phase and frequency errors are
         independent.
         """
         rows = capture.samples.reshape(len(slots), self.air.slot_samples)
+        frame = self.air.sounding
         if self.shared_clock:
-            symbols = rows[:, self.air.margin_samples :][:, self.air.sounding.sounding_slice]
-            return symbols, [0] * len(slots), [(0.0, 0.0)] * len(slots)
+            on = rows[:, self.air.margin_samples :]
+            none = [0] * len(slots)
+            return on[:, frame.sounding_slice], on[:, frame.quiet_slice], none, [(0.0, 0.0)] * len(slots)
         found = [self._find(row, slot) for row, slot in zip(rows, slots, strict=True)]
-        return np.stack([f[0] for f in found]), [f[1] for f in found], [f[2] for f in found]
+        symbols = np.stack([f[0] for f in found])
+        loud = frame.sounding_slice.stop - frame.sounding_slice.start
+        return symbols[:, :loud], symbols[:, loud:], [f[1] for f in found], [f[2] for f in found]
 
     def _find(self, row: NDArray[np.complex64], slot: int) -> tuple[NDArray[np.complex64], int, tuple[float, float]]:
         air, frame = self.air, self.air.sounding
         detection = detect(row, air.sounding_numerology)
         if detection is None or detection.start_sample > 2 * self.air.margin_samples:
             raise self._not_found(slot)
-        symbols = row[detection.start_sample :][frame.sounding_slice]
+        every = row[detection.start_sample :][frame.sounding_slice.start : frame.length]
+        symbols = every[: frame.sounding_slice.stop - frame.sounding_slice.start]
         pilots = sounding_cells(air.sounding_numerology, frame.symbols)
         coarse = detection.cfo_cycles_per_sample
         fine = residual_cfo(self._cells(rotate(symbols, -coarse, 0)), pilots, air.sounding_numerology)
         cfo = coarse + float(fine.cfo_cycles_per_sample)
-        straight = rotate(symbols, -cfo, -(symbols.size // 2))
+        straight = rotate(every, -cfo, -(symbols.size // 2))
         return straight, detection.start_sample - self.air.margin_samples, (cfo, float(fine.std_cycles_per_sample))
 
     def _cells(self, samples: NDArray[np.complex64]) -> NDArray[np.complex64]:
         return demodulate(np.ascontiguousarray(samples), self.air.sounding_numerology, self.air.window_start)
 
-    def receive(self, start_sample: int) -> Received:
+    def receive(self, start_sample: int, *, jammed: bool) -> Received:
         """The payload in the frame whose leading guard begins at `start_sample`, and the noise around and within it."""
         air, frame = self.air, self.air.payload
         samples = self.radio.receive(frame.length, start_sample).checked(frame.length).samples
@@ -253,7 +194,9 @@ class ServerNode:
             cells=cells,
             samples=samples,
             guards=self._noise_in(samples, frame.leading_quiet_slice, frame.trailing_quiet_slice),
-            margins=self._noise_in(samples, frame.leading_margin_slice, frame.trailing_margin_slice),
+            margins=self._noise_in(samples, frame.leading_margin_slice, frame.trailing_margin_slice)
+            if jammed
+            else None,
             empty_var_real=np.asarray(np.mean(np.abs(empty) ** 2, axis=1, dtype=np.float64) / 2.0),
             empty_cells=empty.shape[1],
         )

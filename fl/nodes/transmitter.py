@@ -27,10 +27,11 @@ from fl.nodes.precoding import noise_inverse
 from hardware.radio.contract import Radio
 from hardware.radio.errors import TxClippingError
 from phy.compute.filters import convolve
+from phy.compute.transforms import aligned_zeros
 from phy.dither import Dither, RandomWords, dithered, limited, system_words
 from phy.frame import SoundingFrame, sounding_samples
 from phy.impairments import rotate
-from phy.modem import demodulate, modulate
+from phy.modem import bin_weight, demodulate, modulate_bins
 
 
 @lru_cache(maxsize=4)
@@ -42,18 +43,20 @@ def _sounding(frame: SoundingFrame) -> NDArray[np.complex64]:
 class Workspace:
     """Arrays that are used again from burst to burst: fresh ones of this size cost more than the transforms.
 
+    bins: of a payload's symbols (symbols, fft_size). Those that carry nothing are zero, and stay so.
+
     Transmitters in one process may share one, because a burst is passed on before the next is made.
     """
 
-    cells: NDArray[np.complex64]
+    bins: NDArray[np.complex64]
     samples: NDArray[np.complex64]
 
     @classmethod
     def of(cls, air: AirFormat) -> "Workspace":
         """For payloads of this format."""
         symbols, numerology = air.grid.symbols, air.payload_numerology
-        cells = np.empty((symbols, numerology.data_subcarriers), np.complex64)
-        return cls(cells, np.empty(symbols * numerology.symbol_samples, np.complex64))
+        samples = aligned_zeros(symbols, numerology.symbol_samples).reshape(-1)
+        return cls(aligned_zeros(symbols, numerology.fft_size), samples)
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,10 @@ class Transmitter:
         self.radio.transmit(samples, order.start_sample + self.offset_samples)
         return Sent(samples.size)
 
-    def send(self, cells: NDArray[np.complex64], scale: float, conditions: Announcement, start_sample: int) -> Burst:
-        """Send payload cells (symbols, U): `scale` times them arrives from `start_sample` on. `cells` is used up.
+    def send(
+        self, coordinates: NDArray[np.float32], scale: float, conditions: Announcement, start_sample: int
+    ) -> Burst:
+        """Send coordinates (d,): `scale` times them arrives, whitened, from `start_sample` on.
 
         Peaks are shortened before the filter that undoes the channel: see `fl.nodes.circuits`. Where one factor undoes
         it, that is the same as behind it, and scale and factor are one.
@@ -110,19 +115,25 @@ class Transmitter:
         A clock that is fast by f/f_carrier also drifts in time: at 1 ppm a sample in a million, which is a phase slope
         over the subcarriers and is undone too, from the same measurement.
         """
-        state, circuits = conditions.state, self.circuits
-        self._undo_drift(cells, state, start_sample)
+        from phy.compute.kernels import peak_and_energy
+
+        state, circuits, numerology = conditions.state, self.circuits, self.air.payload_numerology
         undo = 1.0 if state.flat is None else 1.0 / state.flat.gain
-        whole = modulate(cells, self.air.payload_numerology, out=self.workspace.samples, factor=scale * undo)
+        bins = self.workspace.bins
+        self.air.grid.to_bins(coordinates, scale * undo * bin_weight(numerology), bins)
+        self._undo_drift(bins, state, start_sample)
+        whole = modulate_bins(bins, numerology, self.workspace.samples)
         dither = dither_for(state, self.air, circuits, conditions.noise_std_real)
         limit = peak_limit(state, circuits.step, dither) * abs(undo)
-        shortened, clipped = limited(whole, limit)
+        peak, energy = peak_and_energy(whole)
+        shortened, clipped = limited(whole, limit, peak)
         lost = self._lost_energy(whole - shortened) / abs(undo) ** 2 if clipped else 0.0
         if state.flat is None:
             samples, first = convolve(shortened, state.inverse.taps), start_sample - state.inverse.reach
         else:
             samples, first = shortened, start_sample - state.flat.delay_samples
-        energy = float(np.vdot(samples, samples).real)
+        if samples is not whole:
+            energy = peak_and_energy(samples)[1]
         self._radiate(samples, first, state, dither, conditions.block, circuits.step)
         return Burst(samples.size, energy, clipped, lost)
 
@@ -140,8 +151,8 @@ class Transmitter:
         self._radiate(samples, first, state, Dither.TRIANGULAR, block, self.circuits.step)
         return samples.size
 
-    def _undo_drift(self, cells: NDArray[np.complex64], state: SoundedChannel, start_sample: int) -> None:
-        """Delay the symbols, in place, by what the clock has gained since its sounding."""
+    def _undo_drift(self, bins: NDArray[np.complex64], state: SoundedChannel, start_sample: int) -> None:
+        """Delay the symbols (symbols, fft_size), in place, by what the clock has gained since its sounding."""
         cfo, numerology = state.cfo_cycles_per_sample, self.air.payload_numerology
         if cfo == 0.0:
             return
@@ -149,7 +160,8 @@ class Transmitter:
         middles = start_sample + (np.arange(self.air.grid.symbols) + 0.5) * numerology.symbol_samples
         drift_samples = ppm * (middles - state.reference_sample)
         # A fast clock sends later symbols early: delay them by the drift.
-        cells *= np.exp(-2j * np.pi * drift_samples[:, None] * numerology.used_frequencies).astype(np.complex64)
+        turns = drift_samples[:, None] * np.fft.fftfreq(numerology.fft_size)
+        bins *= np.exp(-2j * np.pi * turns).astype(np.complex64)
 
     def _radiate(
         self,

@@ -1,42 +1,59 @@
 """All nodes of a lab as processes of this machine: keys made for it, virtual radios served where they are wanted."""
 
-import os
-import signal
-import subprocess
-import sys
-import tempfile
+import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO
 
 import tomli_w
 
 from fl.errors import ConfigError
 from fl.nodes.apart.keys import make_keys
-from hardware.foundation.child_processes import child_environment
+from fl.processes.started import Program, start_program
+from fl.processes.status import STATUS
+from hardware.foundation.scratch import scratch_folder
 from hardware.lab.model import Lab, LabRadio, Role
 from hardware.virtual.process import emulator_process
 
-_START = "import sys; from fl.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _END_S = 10.0
 
 
 @dataclass
 class NodeProcess:
-    """A node that was started here. log: what it said."""
+    """A node that was started here. log: what it said. kept: folder of what it keeps."""
 
     name: str
     role: Role
-    process: "subprocess.Popen[bytes]"
+    process: BaseProcess
     log: Path
+    kept: Path
 
-    @property
-    def state(self) -> str:
-        """In a word."""
-        code = self.process.poll()
-        return "running" if code is None else "ended" if code == 0 else f"failed ({code})"
+    def look(self) -> "NodeSeen":
+        """What can be seen of it now."""
+        code = self.process.exitcode
+        if code is not None:
+            return NodeSeen("ended" if code == 0 else f"failed ({code})", None, 0, "")
+        try:
+            doing = json.loads((self.kept / STATUS).read_bytes())
+        except (OSError, ValueError):
+            return NodeSeen("starting", None, 0, "")
+        # While it is busy it says nothing: what it heard last is as much older.
+        heard_s = float(doing["heard_s"]) + max(0.0, time.time() - float(doing["at"]))
+        return NodeSeen(str(doing["state"]), heard_s, int(doing["uplink"]), str(doing["order"]))
+
+
+@dataclass(frozen=True)
+class NodeSeen:
+    """state: in a word. heard_s: since the node last heard of its server, None where that is not known. uplink, order:
+    of what it was last told."""
+
+    state: str
+    heard_s: float | None
+    uplink: int
+    order: str
 
 
 @dataclass(frozen=True)
@@ -58,10 +75,10 @@ class LabUp:
 
 
 @contextmanager
-def lab_up(lab: Lab, server: str, *, seed: int, state: Path | None = None) -> Iterator[LabUp]:
-    """Start every node of a lab; all of them end with the block."""
+def lab_up(lab: Lab, server: str, program: Program, *, seed: int, state: Path | None = None) -> Iterator[LabUp]:
+    """Start every node of a lab, as `program` node …; all of them end with the block."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airdp-lab-")))
+        folder = stack.enter_context(scratch_folder("lab"))
         served = _served(lab, seed, stack)
         keys = folder / "keys"
         for radio in (served.ps, *_nodes(served)):
@@ -74,9 +91,9 @@ def lab_up(lab: Lab, server: str, *, seed: int, state: Path | None = None) -> It
             kept = (state or folder / "state") / radio.name
             command = ["--lab", str(lab_file), "--name", radio.name, "--server", server, "--keys", str(keys)]
             log = folder / f"{radio.name}.log"
-            with log.open("wb") as said:
-                process = _start(["node", radio.role.value, *command, "--state", str(kept)], said)
-            nodes.append(NodeProcess(radio.name, radio.role, process, log))
+            log.touch(mode=0o600)
+            process = start_program(program, ["node", radio.role.value, *command, "--state", str(kept)], log)
+            nodes.append(NodeProcess(radio.name, radio.role, process, log, kept))
         yield LabUp(folder, served, lab_file, server, nodes)
 
 
@@ -97,27 +114,14 @@ def _nodes(lab: Lab) -> list[LabRadio]:
     return [radio for radio in lab.radios if radio.role in (Role.CLIENT, Role.JAMMER)]
 
 
-def _start(arguments: Sequence[str], said: IO[bytes]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-c", _START, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=said,
-        stderr=subprocess.STDOUT,
-        env={**child_environment(), "PYTHONUNBUFFERED": "1"},
-        # Ctrl-C is for the one who started them: clients must fall silent before the jammer does.
-        start_new_session=True,
-    )
-
-
 def _end_all(nodes: Sequence[NodeProcess]) -> None:
     """Clients first, then the jammer; who does not end is killed."""
     for wanted in (Role.CLIENT, Role.JAMMER):
-        ending = [node for node in nodes if node.role is wanted and node.process.poll() is None]
-        for node in ending:
-            os.kill(node.process.pid, signal.SIGTERM)
-        for node in ending:
-            try:
-                node.process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                node.process.kill()
-                node.process.wait()
+        ending = [node.process for node in nodes if node.role is wanted and node.process.is_alive()]
+        for process in ending:
+            process.terminate()
+        for process in ending:
+            process.join(_END_S)
+            if process.is_alive():
+                process.kill()
+                process.join()

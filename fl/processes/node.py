@@ -1,10 +1,11 @@
 """A client or a jammer beside its radio: joins a run, obeys, and falls silent when the server is gone."""
 
+import json
 import logging
-import tomllib
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from fl.nodes.air_format import AirFormat
 from fl.nodes.apart.client import ClientSide, answer_as_transmitter
 from fl.nodes.apart.orders import Begin, Enrol, Enrolled, Order
 from fl.nodes.apart.own_ledger import Budget, OwnLedger
-from fl.nodes.apart.post import Handlers, Post
+from fl.nodes.apart.post import Doing, Handlers, Post
 from fl.nodes.client import ClientNode
 from fl.nodes.coordinator import VIEW
 from fl.nodes.jammer import JammerNode, Jamming
@@ -29,11 +30,13 @@ from fl.nodes.transmitter import Transmitter, Workspace
 from fl.privacy.clipping import BoundedUpdate
 from fl.processes.own_data import client_data
 from fl.processes.settings import NodeSettings
+from fl.processes.status import STATUS
 from fl.random_streams import Stream, generator
 from fl.run.assemble import air_format
 from fl.run.charging import ledger_header
 from fl.run.config import RunConfig, parse_config
 from fl.run.learner import make_learner
+from hardware.foundation.documents import DocumentError, parse_toml
 from hardware.lab.model import Role
 from hardware.lab.opened import OpenLab, open_radio
 from hardware.radio.errors import HardwareError
@@ -46,13 +49,20 @@ class NodeProgram:
 
     def __init__(self, settings: NodeSettings, stack: ExitStack) -> None:
         self.settings, self._stack = settings, stack
+        self._enrolment: tuple[Enrol, Enrolled] | None = None
         self._config: RunConfig | None = None
         self._lab: OpenLab | None = None
         self._carry_out: Callable[[Order], Any] | None = None
 
     def handlers(self) -> Handlers:
         """For the link."""
-        return Handlers(self.enrol, self.begin, self.carry_out, self.lost)
+        return Handlers(self.enrol, self.begin, self.carry_out, self.lost, self.told)
+
+    def told(self, doing: Doing) -> None:
+        """Leave word for `airdp lab up`, which may look at any moment."""
+        scratch = self.settings.state / f".{STATUS}"
+        scratch.write_text(json.dumps({**asdict(doing), "at": time.time()}))
+        scratch.replace(self.settings.state / STATUS)
 
     @property
     def config(self) -> RunConfig:
@@ -62,14 +72,18 @@ class NodeProgram:
         return self._config
 
     def enrol(self, order: Enrol) -> Enrolled:
-        """Take over the server's config, where it may be."""
+        """Take over the server's config, where it may be. One that it has already, after a cut, costs nothing."""
+        if self._enrolment is not None and self._enrolment[0] == order:
+            return self._enrolment[1]
         try:
-            config = parse_config(tomllib.loads(order.config), "the server's config")
-        except tomllib.TOMLDecodeError as error:
+            config = parse_config(parse_toml(order.config), "the server's config")
+        except DocumentError as error:
             raise ConfigError(f"the server's config cannot be read: {error}") from error
         self.settings.require_trusted(config)
-        self._config = config
-        return self._enrolled(config)
+        self._config, self._enrolment = config, None
+        enrolled = self._enrolled(config)
+        self._enrolment = (order, enrolled)
+        return enrolled
 
     def _enrolled(self, config: RunConfig) -> Enrolled:
         del config
@@ -126,6 +140,7 @@ class ClientProgram(NodeProgram):
 
     _data: ClientData
     _local: LocalTraining
+    _ledger: OwnLedger | None = None
 
     def _enrolled(self, config: RunConfig) -> Enrolled:
         learner = make_learner(config)
@@ -138,15 +153,18 @@ class ClientProgram(NodeProgram):
         sizes = np.array(order.sizes, np.int64)
         if sizes[place] != len(self._data.y):
             raise ConfigError(f"the run counts {sizes[place]} samples of this client, which has {len(self._data.y)}")
+        if self._ledger is not None:
+            self._ledger.close()
+        self._ledger = OwnLedger(
+            self.settings.state / run[:16],
+            ledger_header(config, sizes, VIEW),
+            place,
+            Budget(self.settings.budget_epsilon, config.privacy.accountant),
+        )
         side = ClientSide(
             lab=self.settings.lab,
             train=self._train,
-            ledger=OwnLedger(
-                self.settings.state / run[:16],
-                ledger_header(config, sizes, VIEW),
-                place,
-                Budget(self.settings.budget_epsilon, config.privacy.accountant),
-            ),
+            ledger=self._ledger,
             clip_norm=config.privacy.clip_norm,
             record_bounded=config.local.mode is LocalMode.RECORD,
         )
@@ -163,12 +181,14 @@ class ClientProgram(NodeProgram):
     def _train(self, model: NDArray[np.float32], uplink: int) -> BoundedUpdate:
         place = self.settings.place
         rng = generator(self.config.seed, Stream.LOCAL, uplink, place)
-        return self._local.update(model, self._data, rng, origin=f"client {place}'s update for uplink {uplink}")
+        # What a message holds cannot be written to, and PyTorch wants arrays that can.
+        return self._local.update(model.copy(), self._data, rng, origin=f"client {place}'s update for uplink {uplink}")
 
 
 def run_node(settings: NodeSettings) -> None:
     """Take part in one run, from joining to its end."""
     keys, server_key = settings.key_pair(), settings.server_key()
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     # One thread in linear algebra, as in a run of one process: an update then has the same bits.
     with ExitStack() as stack:
         stack.enter_context(Workforce(1))

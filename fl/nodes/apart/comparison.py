@@ -1,12 +1,12 @@
 """A client's own ledger beside the server's: has the server charged all that the client has sent?"""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from fl.errors import LedgerError
 from fl.nodes.apart.own_ledger import CLIENT, LEDGER, used_rows
 from fl.privacy.ledger import LedgerContents, read_ledger
+from hardware.foundation.documents import read_json
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Comparison:
 def compare(server: LedgerContents, folder: Path) -> Comparison:
     """The own ledger in `folder` (of a run, in a client's --state) against the server's."""
     try:
-        client = int(json.loads((folder / CLIENT).read_bytes())["client"])
+        client = int(read_json(folder / CLIENT)["client"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LedgerError(f"{folder} is not what a client has kept of a run: {error}") from error
     own = read_ledger(folder / LEDGER)

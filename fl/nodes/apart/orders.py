@@ -32,6 +32,14 @@ class Welcome:
     """Server to node. session: that orders to this boot carry."""
 
     session: str
+    boot: str
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Server to node: it speaks of a session that is not its own here; it shall say Hello."""
+
+    session: str
 
 
 @dataclass(frozen=True)
@@ -171,7 +179,7 @@ class Leave(Message[None]):
 
 
 _HERE = (
-    *(Hello, Welcome, Refused, Alive, Order, Done, Failed, Enrolled, Enrol, Begin, Train, Settle, Leave),
+    *(Hello, Welcome, Unknown, Refused, Alive, Order, Done, Failed, Enrolled, Enrol, Begin, Train, Settle, Leave),
     *(Clock, ReadClock, LookAtCount, SendToBeFound, TakeCount, ServerCount, CountStatus, BurstSent),
 )
 KINDS: dict[str, type] = {

@@ -13,6 +13,7 @@ from fl.privacy.accountant import Accountant, epsilon_of_loss
 from fl.privacy.ledger import Ledger, LedgerHeader
 from fl.privacy.ledger_rows import Row, checked_row
 from fl.privacy.mechanism import RoundMechanism
+from hardware.foundation.documents import parse_json
 from hardware.foundation.durable import append_durably, write_atomically
 
 LEDGER, PERMITS, CLIENT = "ledger.jsonl", "permits.jsonl", "client.json"
@@ -108,7 +109,7 @@ class OwnLedger:
         if sent is None:
             return
         try:
-            accounted = RoundMechanism.from_json(json.loads(mechanism))
+            accounted = RoundMechanism.from_json(parse_json(mechanism))
         except ValueError as error:
             raise LedgerError(f"not the record of an uplink: {error}") from error
         gains, planned = accounted.received_gains, sent.planned.received_gains
@@ -155,7 +156,7 @@ def _read_used(path: Path) -> dict[str, _Sent | None]:
     used: dict[str, _Sent | None] = {}
     for number, line in enumerate(lines, start=1):
         try:
-            used[str(json.loads(line)["row"])] = None
+            used[str(parse_json(line)["row"])] = None
         except (ValueError, KeyError, TypeError):
             # Only what such a crash has left; anything else is a row that could be used a second time.
             if not b'{"row": "'.startswith(line[:9]):

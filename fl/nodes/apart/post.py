@@ -25,6 +25,7 @@ from fl.nodes.apart.orders import (
     Leave,
     Order,
     Refused,
+    Unknown,
     Welcome,
 )
 from fl.nodes.apart.sockets import node_socket
@@ -46,16 +47,30 @@ class RefusedError(ConfigError):
 
 
 @dataclass(frozen=True)
+class Doing:
+    """What a node is doing, for whoever looks after it. heard_s: since the server last said something.
+
+    uplink, order: of what it was last told.
+    """
+
+    state: str
+    heard_s: float
+    uplink: int
+    order: str
+
+
+@dataclass(frozen=True)
 class Handlers:
     """What a node does. enrol: for a run. begin: it begins, or goes on. carry_out: one order; its answer.
 
-    lost: the server is gone.
+    lost: the server is gone. told: what the node is doing, whenever that changes and once a second while it waits.
     """
 
     enrol: Callable[[Enrol], Enrolled]
     begin: Callable[[str, Begin], None]
     carry_out: Callable[[Order], Any]
     lost: Callable[[], None]
+    told: Callable[[Doing], None] = lambda doing: None
 
 
 class Post:
@@ -64,8 +79,9 @@ class Post:
     def __init__(self, endpoint: str, keys: KeyPair, server_key: bytes, hello: Hello) -> None:
         self._endpoint, self._keys, self._server_key = endpoint, keys, server_key
         self._hello = replace(hello, boot=secrets.token_hex(16))
-        self._session, self._last_session, self._run = "", "", ""
+        self._session, self._run = "", ""
         self._counter, self._answer = 0, b""
+        self._uplink, self._last = 0, ""
         self.state = "waiting"
 
     def __enter__(self) -> Self:
@@ -95,6 +111,7 @@ class Post:
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._monitor, zmq.POLLIN)
+        shown = ""
         while True:
             ready = dict(poller.poll(round(1e3 * _ALIVE_S)))
             if self._monitor in ready:
@@ -104,6 +121,9 @@ class Post:
                 heard_at = now
                 if self._take(handlers):
                     return
+            if now >= said_at + _ALIVE_S or self.state != shown:
+                shown = self.state
+                handlers.told(Doing(self.state, now - heard_at, self._uplink, self._last))
             if now >= said_at + _ALIVE_S:
                 said_at = now
                 self._say(Alive(self._session, self.state) if self._session else self._hello)
@@ -119,10 +139,13 @@ class Post:
             )
         if event == "lost":
             _LOG.warning("the server at %s is gone", self._endpoint)
-            self.state = "waiting"
-            # It may come back as another process: it is greeted anew, and a session that goes on is told so.
-            self._session = ""
-            handlers.lost()
+            self._forget(handlers)
+
+    def _forget(self, handlers: Handlers) -> None:
+        """What it was told of a run is void, as after a start: whoever comes back has to tell it again."""
+        self.state, self._session, self._run = "waiting", "", ""
+        self._hello = replace(self._hello, boot=secrets.token_hex(16))
+        handlers.lost()
 
     def _say(self, message: Any) -> None:
         try:
@@ -141,10 +164,14 @@ class Post:
         if isinstance(message, Refused):
             raise RefusedError(f"the server at {self._endpoint} refuses this node: {message.reason}")
         if isinstance(message, Welcome):
-            if message.session != self._session:
+            if message.boot == self._hello.boot and message.session != self._session:
                 self._session, self.state = message.session, "joined"
-                if message.session != self._last_session:
-                    self._last_session, self._counter, self._answer = message.session, 0, b""
+                self._counter, self._answer = 0, b""
+            return False
+        if isinstance(message, Unknown):
+            if message.session == self._session and self._session:
+                _LOG.warning("the server at %s does not know of this session", self._endpoint)
+                self._forget(handlers)
             return False
         if isinstance(message, Order) and message.session == self._session and self._session:
             return self._obey(message, handlers)
@@ -154,7 +181,7 @@ class Post:
         if order.counter < self._counter:
             return False
         if order.counter > self._counter:
-            self._counter = order.counter
+            self._counter, self._uplink, self._last = order.counter, order.uplink, type(order.message).__name__
             self._answer = pack(self._done(order, handlers))
         try:
             self._socket.send(self._answer, zmq.NOBLOCK)

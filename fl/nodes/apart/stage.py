@@ -12,7 +12,7 @@ from hardware.lab.opened import OpenLab
 from hardware.radio.errors import HardwareError
 
 
-@dataclass(frozen=True)
+@dataclass
 class ApartStage:
     """As `LabStage`. lab: with the server's radio alone."""
 
@@ -21,6 +21,7 @@ class ApartStage:
     switchboard: Switchboard
     transmitters: Sequence[str]
     attempts: int
+    _known: bool = False
 
     def begin(self, uplink: int, attempt: int) -> Beginning:
         """See `Stage.begin`. Nodes that have started anew are told of the run first."""
@@ -32,9 +33,18 @@ class ApartStage:
             aligned = self._align()
             return Beginning(self._start(margin), dict.fromkeys(aligned, 0))
         whole = self.air.sounding_phase_samples(len(self.transmitters)) + 2 * margin + self.air.payload.length
-        start = self.air.ahead_samples + (uplink * self.attempts + attempt) * whole
+        place = self.air.ahead_samples + (uplink * self.attempts + attempt) * whole
+        start = max(place, self._earliest(attempt) + margin)
         self.lab.time.advance(start - margin)
         return Beginning(start, self._counters())
+
+    def _earliest(self, attempt: int) -> int:
+        """In simulated air that has outlived a server, or an attempt that failed, an uplink's own place may be past."""
+        now = self.lab.ps.now()
+        if attempt or not self._known:
+            self._known = True
+            return max(now, *(clock.now_sample for clock in self._clocks()))
+        return now
 
     def _align(self) -> list[str]:
         """Give all transmitters the server's count, where they have not got it; the names of those that had not."""

@@ -5,6 +5,7 @@ their keys. One that has started anew must be told of the run before it is asked
 """
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,7 @@ from fl.nodes.apart.orders import (
     Order,
     Refused,
     Train,
+    Unknown,
     Welcome,
 )
 from fl.nodes.apart.sockets import DOMAIN, server_socket
@@ -75,7 +77,8 @@ class TimeLimits:
 class NodeState:
     """What the server knows of a node. route: where ZeroMQ finds it now. begun: whether it knows of the run.
 
-    enrolled: as it was when it first said so. misunderstood: messages of it that were none.
+    enrolled: as it was when it first said so. misunderstood: messages of it that were none. gone_at: since when there
+    is no connection to it, infinite while there is.
     """
 
     name: str
@@ -89,6 +92,7 @@ class NodeState:
     misunderstood: int = 0
     state: str = "absent"
     heard_at: float = 0.0
+    gone_at: float = math.inf
     counter: int = 0
 
 
@@ -229,8 +233,10 @@ class Switchboard:
                     answers[place] = NodeAbsentError(
                         f"'{name}' has not answered {type(message).__name__} within {self.limits.of(message):g} s"
                     )
+                elif now > node.gone_at + self.limits.answer_s:
+                    answers[place] = NodeAbsentError(f"'{name}' is gone: there is no connection to it any more")
                 elif again:
-                    self._send(node.route, order)
+                    self._say(node, order)
                 if place in answers:
                     del waiting[place]
         return [_result(answers[place]) for place in range(len(asked))]
@@ -243,15 +249,21 @@ class Switchboard:
             raise NodeAbsentError(f"'{name}' is not there, or has started anew and knows nothing of the run")
         node.counter += 1
         order = Order(self.run, node.session, self._uplink, self._attempt, node.counter, self._permit, message)
-        self._send(node.route, order)
+        self._say(node, order)
         return order
 
-    def _send(self, route: bytes, message: Any) -> None:
+    def _say(self, node: NodeState, order: Order) -> None:
+        """It will be said again where nobody is there: the node may be about to connect anew, under another route."""
+        node.gone_at = math.inf if self._send(node.route, order) else min(node.gone_at, time.monotonic())
+
+    def _send(self, route: bytes, message: Any) -> bool:
+        """Whether there was anybody to send it to."""
         try:
             self._socket.send_multipart([route, pack(message)], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            # It will be said again: the node may be about to connect anew, under another route.
             _LOG.debug("a message could not be sent: %s", error)
+            return False
+        return True
 
     def _listen(self, wait_s: float) -> None:
         """Take what has come, waiting for the first of it."""
@@ -280,9 +292,12 @@ class Switchboard:
         if isinstance(message, Hello):
             self._welcome(node, route, message)
             return
-        if getattr(message, "session", None) != node.session or not node.session:
+        session = getattr(message, "session", None)
+        if session != node.session or not node.session:
+            if isinstance(message, Alive):
+                self._send(route, Unknown(message.session))
             return
-        node.route, node.heard_at = route, time.monotonic()
+        node.route, node.heard_at, node.gone_at = route, time.monotonic(), math.inf
         if isinstance(message, Alive):
             node.state = message.state[:40]
         elif isinstance(message, Done | Failed) and message.counter == node.counter:
@@ -297,8 +312,8 @@ class Switchboard:
         if hello.boot != node.boot:
             node.session, node.boot, node.counter = secrets.token_hex(16), hello.boot, 0
             node.begun, node.knows_config, node.state = False, False, "joined"
-        node.route, node.heard_at = route, time.monotonic()
-        self._send(route, Welcome(node.session))
+        node.route, node.heard_at, node.gone_at = route, time.monotonic(), math.inf
+        self._send(route, Welcome(node.session, node.boot))
 
     def _refusal(self, node: NodeState, hello: Hello) -> str | None:
         if hello.protocol != PROTOCOL:

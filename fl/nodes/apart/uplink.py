@@ -11,21 +11,20 @@ from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
+from fl.nodes.apart.honesty import Honesty
 from fl.nodes.apart.orders import Begin, Leave, Settle, Train
 from fl.nodes.apart.stage import ApartStage
 from fl.nodes.apart.switchboard import Switchboard
-from fl.nodes.coordinator import VIEW, Cast, Coordinator, Round
+from fl.nodes.coordinator import VIEW, Cast, Round
 from fl.nodes.link import Node
 from fl.nodes.messages import Answer, Message, Transmit
-from fl.nodes.noise_sizing import NoiseSizing
-from fl.nodes.radio_uplink import RadioRules, cast_of, make_server
+from fl.nodes.radio_uplink import RadioRules, cast_of, make_coordinator, make_server, once
 from fl.nodes.sounding import NoiseCheck
 from fl.privacy.clipping import checked_clip_norm
 from fl.privacy.conditions import View
 from fl.privacy.ledger_rows import checked_row
 from fl.privacy.mechanism import RoundMechanism
 from fl.uplink.contract import Aggregate, Authorise, Contributions, NotSentError, Updates, UplinkPlan
-from fl.uplink.modes import Rescale
 from hardware.lab.opened import OpenLab
 from hardware.radio.errors import HardwareError
 
@@ -82,18 +81,18 @@ class ApartUplink:
         self.clip_norm, self.weights = checked_clip_norm(clip_norm), sizes / sizes.sum()
         self.cast: Cast = cast_of(lab.lab, rules.jammer.role)
         self.server = make_server(lab, air, self.cast)
-        self.coordinator = Coordinator(
-            link=ApartLink(switchboard, self.cast.server, self.server, in_turn=lab.time is not None),
-            stage=ApartStage(lab, air, switchboard, self.cast.transmitters, rules.attempts),
-            cast=self.cast,
-            air=air,
-            weights=self.weights,
-            clip_norm=self.clip_norm,
-            sizing=NoiseSizing(air, self.weights, rules.power, rules.jammer),
-            max_phase_error_rad=rules.max_phase_error_rad,
+        self.coordinator = make_coordinator(
+            ApartLink(switchboard, self.cast.server, self.server, in_turn=lab.time is not None),
+            ApartStage(lab, air, switchboard, self.cast.transmitters, rules.attempts),
+            self.cast,
+            air,
+            self.weights,
+            self.clip_norm,
+            rules,
             record_bounded=record_bounded,
             check_noise=check_noise,
         )
+        self.honesty = Honesty(self.cast.clients, air, self.weights, self.clip_norm, rules.max_gain_rise_db)
         self._round: Round | None = None
         self._row = ""
         self._model: tuple[int, NDArray[np.float32]] = (0, np.zeros(0, np.float32))
@@ -128,17 +127,16 @@ class ApartUplink:
             self._bring_model(uplink)
         except HardwareError as error:
             raise NotSentError(str(error)) from error
-        self._round = self.coordinator.plan(uplink, attempt)
-        return self._round.plan
+        current = self.coordinator.plan(uplink, attempt)
+        self.honesty.planned(current)
+        self._round = current
+        return current.plan
 
     def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """AUTHORISE, TRANSMIT, RECEIVE, ACCOUNT. Updates are where they were made; none may be given here."""
         for client, _ in updates:
             raise PrivacyError(f"the server has an update of client {client}: it belongs to the client's own process")
-        current, self._round = self._round, None
-        if current is None or current.plan is not plan:
-            self._round = current
-            raise PrivacyError("an uplink is exchanged once, after it was planned")
+        current, self._round = once(self._round, plan), None
         row = authorise()
         if row is None:
             raise PrivacyError("nodes elsewhere send on a row of the ledger, and there is none")
@@ -148,10 +146,10 @@ class ApartUplink:
             received = self.coordinator.carry(current)
         finally:
             self.switchboard.permit("")
+        self.honesty.received(current, received)
         values = self.air.grid.to_coordinates(received.cells)
-        scale = self.clip_norm if self.rules.power.rescale is Rescale.RESCALED else 1.0
         return Aggregate(
-            values=values * np.float32(scale),
+            values=values * self.rules.scale(self.clip_norm),
             mechanism=self.coordinator.account(current, received),
             contributions=self._contributions(current),
             signal_norm=None,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of all that is said over a link: nodes of another one are refused."""
 LARGEST_BYTES = 1 << 27
 """Of one message: a model of 33 million coordinates."""

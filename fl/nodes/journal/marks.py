@@ -63,7 +63,7 @@ class Marker:
                             self._edges_hz(self.air.sounding.numerology),
                         )
                     )
-            case Receive(start_sample):
+            case Receive(start_sample, _):
                 self._mark_payload(start_sample)
 
     def _mark_payload(self, start_sample: int) -> None:

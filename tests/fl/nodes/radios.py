@@ -258,7 +258,7 @@ class Recorder:
     name: str = "recorder"
     settings: RadioSettings = SETTINGS
     tx_step: float | None = None
-    tx_image_db: float | None = None
+    tx_image_db: float | None = -math.inf
 
     def transmit(
         self, samples: NDArray[np.complex64], start_sample: int, *, allow_clipping: bool = False

@@ -15,8 +15,8 @@ from scipy.stats import chi2
 from fl.nodes.messages import Receive
 from fl.nodes.radio_uplink import RadioUplink
 from fl.run import run
+from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder
-from fl.run.runner import FINISHED
 
 
 def small_run(lab: str, *, clients: int, uplinks: int, **changes: Any) -> dict[str, Any]:

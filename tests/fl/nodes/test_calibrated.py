@@ -241,7 +241,7 @@ def _sigma(lab: Lab, air: AirFormat) -> SigmaBound:
 def test_a_payload_through_an_amplifier_that_compresses_keeps_to_the_charged_bound() -> None:
     """Low noise and 0.75 % of compression: the sum arrives as much larger than the sounding alone has it."""
     lab = lab_of(jammer=False, gain_db=GAIN_DB, pa_saturation=1.9, noise_var_complex=1e-9)
-    plain = AirFormat(NUMEROLOGY, 40 * SYMBOL)
+    plain = AirFormat(NUMEROLOGY, 40 * SYMBOL, level_symbols=0)
     air = CalibrationCheck(_record_of(lab), "lab.json").applied_to(plain, [radio.name for radio in lab.clients])
     trusted, calibrated = (_exchange(lab, one) for one in (plain, air))
     for done in (trusted, calibrated):

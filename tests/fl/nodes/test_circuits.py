@@ -171,8 +171,8 @@ def test_what_is_sent_lies_on_the_converters_grid_and_repeats_with_its_seed() ->
             Workspace.of(air),
             words_for=lambda number: seeded_words(np.random.default_rng(number)),
         )
-        cells = air.grid.to_cells(np.random.default_rng(1).standard_normal(2000).astype(np.float32))
-        burst = transmitter.send(cells, 1e-2, Announcement(1.0, flat(), 0, 1, NOISE_STD, block), 0)
+        values = np.random.default_rng(1).standard_normal(2000).astype(np.float32)
+        burst = transmitter.send(values, 1e-2, Announcement(1.0, flat(), 0, 1, NOISE_STD, block), 0)
         assert burst.clipped_samples == 0
         sent.append(radio.sent[0][1])
     codes = sent[0].view(np.float32) / np.float32(STEP)

@@ -357,7 +357,7 @@ def test_an_order_to_jam_ends_with_the_next_announcement() -> None:
 def test_what_is_not_for_a_client_is_refused() -> None:
     node, _ = client_of(state_of(channel_of(1)), 1.0)
     with pytest.raises(PrivacyError, match="'recorder' is told Receive, which is not for it"):
-        node.answer(Receive(0))
+        node.answer(Receive(0, jammed=False))
 
 
 def test_a_sounding_is_within_full_scale_and_known() -> None:

@@ -84,7 +84,7 @@ def test_an_uplink_is_said_in_order() -> None:
         ("MeasureSilence", "ps"),
         *(("Sound", name) for name in [*clients, jammer]),
         ("HearSoundings", "ps"),
-        *(("DescribeCircuits", name) for name in clients),
+        *(("DescribeCircuits", name) for name in [*clients, jammer]),
         *(("Announcement", name) for name in clients),
         ("JammingOrder", jammer),
         ("Transmit", jammer),

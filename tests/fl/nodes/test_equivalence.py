@@ -141,7 +141,7 @@ def test_the_same_sigma_is_the_same_epsilon() -> None:
 @pytest.mark.usefixtures("no_figures", "no_waiting", "one_thread")
 def test_both_learn_alike_at_the_same_epsilon(tmp_path: Path) -> None:
     """The shipped config on the shipped lab, and the symbol uplink with the same config: digits, 5 clients, a jammer,
-    10 uplinks of 5 epochs, 5 seeds. Mean accuracy within a point, each epsilon within 3 %. The symbol uplink's power
+    10 uplinks of 5 epochs, 5 seeds. Mean accuracy within a point, each epsilon within 5 %. The symbol uplink's power
     limit is that of the lab: payload_rms^2 256/384 |h|^2 / sigma_c^2 = 25.3 dB per coordinate."""
     limit_db = 10 * math.log10(0.2**2 * 256 / 384 * 10**-1.2 / 5e-6)
     short = ["uplink.uplinks=10", "local.epochs=5", f"channel.snr_db={limit_db:.2f}"]
@@ -154,7 +154,7 @@ def test_both_learn_alike_at_the_same_epsilon(tmp_path: Path) -> None:
             reached.append(result.accuracy)
             epsilons.append(result.privacy[0].epsilon[Accountant.PAPER])
             assert result.transmissions_charged == 10
-        assert epsilons[0] == pytest.approx(epsilons[1], rel=0.03)
+        assert epsilons[0] == pytest.approx(epsilons[1], rel=0.05)
         assert epsilons[1] == pytest.approx(5.0, rel=1e-6)
     radio, symbol = (float(np.mean(accuracies[kind])) for kind in ("radio", "symbol"))
     assert abs(radio - symbol) < 0.01

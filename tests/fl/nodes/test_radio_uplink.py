@@ -332,7 +332,7 @@ def test_coloured_noise_is_charged_at_its_quietest_subcarrier() -> None:
         one = exchange(uplink, 1, silence_of(coordinates))
         cells = uplink.air.grid.to_cells(one.aggregate.values / np.float32(TAU))
     claimed = one.aggregate.mechanism.sigma**2
-    assert 0.55 * truth.min() < claimed <= truth.min() * 1.02
+    assert 0.45 * truth.min() < claimed <= truth.min() * 1.02
     assert claimed < 0.45 * truth.mean()
     heard = np.mean(np.abs(cells) ** 2, axis=0) / 2
     # 100 values each: 14 % of standard deviation; not below the claim by more than chance anywhere.

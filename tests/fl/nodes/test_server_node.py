@@ -348,6 +348,6 @@ def test_timeline_shows_silence_and_soundings() -> None:
     heard = sounded(Heard(white(1)))
     quiet, first = AIR.quiet_samples // 64, AIR.slot_start(0) // 64
     assert np.nanmean(heard.power[:quiet]) == pytest.approx(2 * NOISE_VAR_REAL, rel=0.1)
-    level = float(np.mean(np.abs(sounding_samples(AIR.sounding)) ** 2))
+    level = float(np.mean(np.abs(sounding_samples(AIR.sounding)[AIR.sounding.sounding_slice]) ** 2))
     assert np.nanmean(heard.power[first + 2 : first + 20]) == pytest.approx(level, rel=0.1)
     assert math.isfinite(level)

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.process import BaseProcess
@@ -19,11 +19,15 @@ from fl.processes.node import run_node
 from fl.processes.settings import NodeSettings
 from fl.run.apart.attendance import NodesElsewhere
 from fl.run.config import parse_config
-from fl.run.runner import RunResult, UplinkMetrics, run_experiment
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import RunResult
+from fl.run.runner import run_experiment
 from hardware.lab.file import find_lab, load_lab
 from hardware.lab.model import Lab, Role
 from hardware.virtual.process import emulator_process
 from phy.errors import AirdpError
+from tests.fl.nodes.apart.far_away import go_into
+from tests.fl.nodes.apart.witness import watch_node, watch_server
 from tests.fl.nodes.small_runs import small_run
 
 SERVED = "loopback-served"
@@ -36,18 +40,45 @@ def forkserver() -> Any:
     return context
 
 
-def serve(settings: NodeSettings, log: str, said: str) -> None:
-    """What a node's process does. said: file that every message of the node is appended to, empty for none."""
+def serve(settings: NodeSettings, log: str, said: str, watched: str = "", namespace: str = "") -> None:
+    """What a node's process does. said: file that every message of the node is appended to, empty for none. watched:
+    folder of its witness, see `witness`. namespace: of the network that it is in."""
+    write_to(log)
+    if namespace:
+        go_into(namespace)
+    if said:
+        _write_down(said)
+    if watched:
+        watch_node(Path(watched), settings.name)
+    ending_with_a_word(lambda: run_node(settings))
+
+
+def serve_run(folder: str, port: int, sections: dict[str, Any], out: str, resume: bool, answer_s: float) -> None:
+    """What a server's process does, watched by its witness."""
+    import fl.run.figures
+
+    write_to(str(Path(folder) / "server.log"))
+    watch_server(Path(folder))
+    fl.run.figures.draw_run = lambda folder: None
+    here = Site(Path(folder), load_lab(Path(folder) / "lab.toml"), port)
+    ending_with_a_word(lambda: here.run(sections, out, resume=resume, wait_s=30.0, answer_s=answer_s))
+
+
+def write_to(log: str) -> None:
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
-    if said:
-        _write_down(said)
+
+
+def ending_with_a_word(do: Callable[[], object]) -> None:
     try:
-        run_node(settings)
+        do()
     except AirdpError as error:
-        print(f"ended: {error}", flush=True)  # noqa: T201
+        print(f"ended: {type(error).__name__}: {error}", flush=True)  # noqa: T201
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("ended: KeyboardInterrupt: it was told to", flush=True)  # noqa: T201
+        sys.exit(130)
 
 
 def _write_down(path: str) -> None:
@@ -73,6 +104,9 @@ class Site:
     port: int
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
     said: bool = False
+    watched: bool = False
+    listen: str = ""
+    namespaces: dict[str, str] = field(default_factory=dict)
     processes: dict[str, BaseProcess] = field(default_factory=dict)
     starts: int = 0
 
@@ -83,19 +117,22 @@ class Site:
     def start(self, name: str) -> None:
         """A node, anew where it has been there before."""
         radio = self.lab.radio(name)
-        settings = NodeSettings(
-            lab=self.lab,
-            name=name,
-            role=radio.role,
-            server=self.server,
-            keys=self.folder / "keys",
-            state=self.folder / "state" / name,
-            **self.changes.get(name, {}),
-        )
+        plain = {
+            "lab": self.lab,
+            "name": name,
+            "role": radio.role,
+            "server": self.server,
+            "keys": self.folder / "keys",
+            "state": self.folder / "state" / name,
+        }
+        settings = NodeSettings(**{**plain, **self.changes.get(name, {})})
         self.starts += 1
         said = str(self.folder / f"{name}.said") if self.said else ""
+        watched = str(self.folder) if self.watched else ""
         process = forkserver().Process(
-            target=serve, args=(settings, str(self.folder / f"{name}.log"), said), daemon=True
+            target=serve,
+            args=(settings, str(self.folder / f"{name}.log"), said, watched, self.namespaces.get(name, "")),
+            daemon=True,
         )
         process.start()
         self.processes[name] = process
@@ -124,10 +161,11 @@ class Site:
         resume: bool = False,
         on_uplink: Callable[[UplinkMetrics], None] | None = None,
         wait_s: float = 60.0,
+        answer_s: float = 10.0,
     ) -> RunResult:
         """The server, in this process."""
         config = parse_config({**sections, "radio": {**sections["radio"], "lab": str(self.folder / "lab.toml")}})
-        elsewhere = NodesElsewhere(self.server, self.folder / "keys", wait_s)
+        elsewhere = NodesElsewhere(self.listen or self.server, self.folder / "keys", wait_s, answer_s=answer_s)
         return run_experiment(config, self.folder / out, resume=resume, on_uplink=on_uplink, elsewhere=elsewhere)
 
     def states(self) -> list[Path]:
@@ -143,13 +181,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def lab_of(clients: int, folder: Path, source: str = "loopback", backend: str = SERVED, timeout_s: float = 3.0) -> Lab:
-    """A shipped lab with so many clients."""
+def lab_of(
+    clients: int,
+    folder: Path,
+    source: str = "loopback",
+    backend: str = SERVED,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Lab:
+    """A shipped lab with so many clients. changes: of its file's keys, by section."""
     tables = find_lab(source, backend).to_tables()
     kept = [radio for radio in tables["radio"] if radio["role"] != "client"]
     one = next(radio for radio in tables["radio"] if radio["role"] == "client")
     tables["radio"] = [*kept, *({**one, "name": f"client-{number + 1}"} for number in range(clients))]
-    tables["lab"]["timeout_s"] = timeout_s
+    tables["lab"]["timeout_s"] = 3.0
+    for section, keys in (changes or {}).items():
+        tables[section].update(keys)
     path = folder / "plain.toml"
     path.write_text(tomli_w.dumps(tables))
     return load_lab(path)
@@ -157,11 +203,17 @@ def lab_of(clients: int, folder: Path, source: str = "loopback", backend: str = 
 
 @contextmanager
 def site(
-    folder: Path, clients: int = 2, *, backend: str = SERVED, source: str = "loopback", seed: int = 1
+    folder: Path,
+    clients: int = 2,
+    *,
+    backend: str = SERVED,
+    source: str = "loopback",
+    seed: int = 1,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Site]:
     """Keys, an air that is served, and nobody started yet."""
     with ExitStack() as stack:
-        plain = lab_of(clients, folder, source, backend)
+        plain = lab_of(clients, folder, source, backend, changes)
         uris = stack.enter_context(emulator_process(backend, plain, seed=seed)).uris
         lab = replace(plain, radios=tuple(replace(radio, address=uris[radio.name]) for radio in plain.radios))
         (folder / "lab.toml").write_text(tomli_w.dumps(lab.to_tables()))

@@ -1,158 +1,343 @@
-"""Faults at random, one after the other, in runs of real processes: `python -m tests.fl.nodes.apart.soak --faults 100`.
+"""Faults at random, one after the other, in runs of real processes: `python -m tests.fl.nodes.apart.soak --faults 500`.
 
-After each stop of the run, and at the end: no row of the server's ledger is lost, every transmission of a client is on
-a row of it, and every run ends or names its reason and goes on.
+Nodes and server are processes of their own that come back when they end, as services do. Between them is a meddler, and
+in each of them a witness who writes down every burst before it is on the air. Whenever the server has stopped, however,
+and at the end, all books are compared with that. Runs are short, and are resumed until they are finished.
 """
 
 import argparse
 import json
+import os
 import random
+import re
+import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
-from fl.nodes.apart.comparison import compare
-from fl.privacy.ledger import read_ledger
-from fl.run.runner import FINISHED, UplinkMetrics
 from phy.errors import AirdpError
-from tests.fl.nodes.apart.site import Site, sections, site
+from tests.fl.nodes.apart.books import Books
+from tests.fl.nodes.apart.meddler import CUT, DOUBLE, DROP, LATE, PASS, SHUFFLE, Meddler
+from tests.fl.nodes.apart.site import Site, forkserver, free_port, sections, serve_run, site
+from tests.fl.nodes.apart.witness import arm, disarm
 
-UPLINKS = 100_000
-QUIET_S = (0.2, 6.0)
-LONGEST_STOP_S = 120.0
-"""For a run that is stuck: the longest time-out of a link is 10 s, and an uplink has two attempts."""
-
-
-class CrashError(BaseException):
-    """The server is gone, without a word."""
+UPLINKS = 25
+ANSWER_S = 2.0
+HANG_S = 90.0
+"""Without a new row in the ledger or a stop of the run. An uplink has two attempts; each waits for nodes that are not
+there, for the answer of one that is silent, and for nobody else: about six times ANSWER_S; then it is given up. The
+next server waits for 30 s for all to join."""
+STILL_AIR = {
+    "lab": {"tx_gain_db": -10.0},
+    "medium": {"fading": "static", "gain_db": -10.0},
+}
+"""Channels that stand still, and radios that can be turned up."""
+IMPATIENT = {**STILL_AIR, "lab": {**STILL_AIR["lab"], "timeout_s": 0.6}}
 
 
 @dataclass
 class Soak:
     here: Site
+    meddler: Meddler
     rng: random.Random
-    faults: int
     done: Counter[str] = field(default_factory=Counter)
-    ended: Counter[str] = field(default_factory=Counter)
-    uplinks: int = 0
-    crash: bool = False
+    missed: Counter[str] = field(default_factory=Counter)
+    stops: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+    runs: list[Books] = field(default_factory=list)
+    server: BaseProcess | None = None
+    held: set[str] = field(default_factory=set)
     over: bool = False
-    rows_seen: int = 0
-    last_progress: float = field(default_factory=time.monotonic)
+    moved_at: float = 0.0
+    size: int = 0
     longest_s: float = 0.0
+    liars: int = 0
 
-    def inject(self) -> None:
-        """One fault after the other, in a thread of its own."""
-        kinds: dict[str, Callable[[str], None]] = {
-            "client killed and started anew": self._kill,
-            "jammer killed and started anew": lambda _: self._kill("jammer"),
-            "node frozen for up to 3 s": self._freeze,
-            "node told to end (SIGTERM) and started anew": self._terminate,
-            "server gone and resumed": self._crash,
+    @property
+    def books(self) -> Books:
+        return self.runs[-1]
+
+    @property
+    def names(self) -> list[str]:
+        return [*(radio.name for radio in self.here.lab.clients), "jammer"]
+
+    def chosen(self) -> dict[str, Any]:
+        rise = {"attempts": 2, "max_gain_rise_db": 3.0, "first_quiet_samples": 8192}
+        return sections(uplinks=UPLINKS, radio=rise, privacy={"epsilon": 5.0})
+
+    def supervise(self) -> None:
+        """Start what has ended; look at the books whenever the server has."""
+        for name in self.names:
+            process = self.here.processes.get(name)
+            if name not in self.held and (process is None or not process.is_alive()):
+                if process is not None:
+                    self.ends[_ending(process.exitcode)] += 1
+                self.here.start(name)
+        if self.server is None or not self.server.is_alive():
+            self._server_ended()
+        ledger = self.here.folder / self.books.out / "ledger.jsonl"
+        size = ledger.stat().st_size if ledger.exists() else 0
+        if size != self.size:
+            self._moved()
+            self.size = size
+        if time.monotonic() > self.moved_at + HANG_S:
+            raise AssertionError(f"nothing has moved for {HANG_S:g} s")
+
+    def _moved(self) -> None:
+        now = time.monotonic()
+        self.longest_s = max(self.longest_s, now - self.moved_at) if self.moved_at else 0.0
+        self.moved_at = now
+
+    def _server_ended(self) -> None:
+        finished = True
+        if self.server is not None:
+            self._moved()
+            self.stops[self._last_words(self.server.exitcode)] += 1
+            finished = self.server.exitcode == 0
+            if (self.here.folder / self.books.out / "ledger.jsonl").exists():
+                self.look()
+        if self.over:
+            return
+        if finished:
+            self.runs.append(Books(self.here.folder, f"run-{len(self.runs) + 1}"))
+        out = self.books.out
+        resume = (self.here.folder / out / "ledger.jsonl").exists()
+        self.server = forkserver().Process(
+            target=serve_run,
+            args=(str(self.here.folder), self.here.port, self.chosen(), out, resume, ANSWER_S),
+            daemon=True,
+        )
+        self.server.start()
+        self.moved_at = self.moved_at or time.monotonic()
+
+    def _last_words(self, code: int | None) -> str:
+        if code == 0:
+            return "finished"
+        if code is not None and code < 0:
+            return "killed"
+        said = (self.here.folder / "server.log").read_text().splitlines()
+        if code not in (2, 130) or not said or not said[-1].startswith("ended: "):
+            raise AssertionError(f"the server has ended with {code}, without a reason:\n" + "\n".join(said[-40:]))
+        return "named: " + said[-1].split()[1].rstrip(":")
+
+    def look(self) -> None:
+        """All books; a client may be writing in its own for a moment longer than the server lives."""
+        for tries in range(20):
+            try:
+                self.books.check()
+                return
+            except (AirdpError, AssertionError):
+                if tries == 19:
+                    raise
+                time.sleep(0.1)
+
+    def pause(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Let things go on for so long, or until something is true; whether it is."""
+        deadline = time.monotonic() + seconds
+        while not until():
+            if time.monotonic() > deadline:
+                return False
+            self.supervise()
+            time.sleep(0.02)
+        return True
+
+    def faults(self) -> dict[str, Callable[[str], bool]]:
+        """Each with whether it has come to pass."""
+        return {
+            "node killed": lambda name: self._end(name, signal.SIGKILL),
+            "node told to end": lambda name: self._end(name, signal.SIGTERM),
+            "node away for a while": lambda name: self._end(name, signal.SIGKILL, self.rng.uniform(0.5, 4.0)),
+            "node frozen": self._freeze,
+            "node cut off, silently": lambda name: self._meddle(name, DROP, self.rng.uniform(0.2, 4.0)),
+            "node cut off, hung up on": lambda name: self._meddle(name, CUT, self.rng.uniform(0.05, 2.0)),
+            "messages late": lambda name: self._meddle(name, LATE, 1.0),
+            "messages doubled": lambda name: self._meddle(name, DOUBLE, 1.0),
+            "messages reordered": lambda name: self._meddle(name, SHUFFLE, 1.0),
+            "old messages repeated": self._repeat,
+            "server killed": lambda _: self._stop_server(signal.SIGKILL),
+            "server interrupted": lambda _: self._stop_server(signal.SIGINT),
+            "server frozen": lambda _: self._freeze_server(),
+            "jammer gone between PLAN and TRANSMIT": lambda _: self._jammer_after_plan(),
+            "jammer gone in the payload": lambda _: self._once("jammer", do="cut", part=self.rng.uniform(0.0, 1.0)),
+            "a client that lies": self._lie,
+            "a sample counter that jumps": self._count,
+            "a clock that jumps": self._clock,
         }
-        while sum(self.done.values()) < self.faults:
-            time.sleep(self.rng.uniform(*QUIET_S))
-            kind = self.rng.choice(list(kinds))
-            name = self.rng.choice([one.name for one in self.here.lab.clients] + ["jammer"])
-            kinds[kind](name)
-            self.done[kind] += 1
-        self.over = True
 
-    def _kill(self, name: str) -> None:
-        self._end(name, signal.SIGKILL)
-
-    def _terminate(self, name: str) -> None:
-        self._end(name, signal.SIGTERM)
-
-    def _end(self, name: str, number: int) -> None:
+    def _end(self, name: str, number: int, away_s: float = 0.0) -> bool:
+        if away_s:
+            self.held.add(name)
         self.here.signal(name, number)
         self.here.processes[name].join(20)
-        self.here.start(name)
+        self.pause(away_s)
+        self.held.discard(name)
+        return True
 
-    def _freeze(self, name: str) -> None:
+    def _freeze(self, name: str) -> bool:
         self.here.signal(name, signal.SIGSTOP)
-        time.sleep(self.rng.uniform(0.1, 3.0))
+        self.pause(self.rng.choice([0.2, 0.5, 1.0, 2.0, 6.0]))
         self.here.signal(name, signal.SIGCONT)
+        return True
 
-    def _crash(self, name: str) -> None:
-        self.crash = True
-        while self.crash and not self.over:
-            time.sleep(0.05)
+    def _meddle(self, name: str, way: str, seconds: float) -> bool:
+        self.meddler.wires[name].way = way
+        before = self.meddler.wires[name].passed
+        self.pause(seconds)
+        self.meddler.wires[name].way = PASS
+        return way == CUT or self.meddler.wires[name].passed > before
 
-    def on_uplink(self, metrics: UplinkMetrics) -> None:
-        self.longest_s = max(self.longest_s, time.monotonic() - self.last_progress)
-        self.last_progress, self.uplinks = time.monotonic(), metrics.uplink
-        if self.crash:
-            self.crash = False
-            raise CrashError
-        if self.over:
-            raise KeyboardInterrupt
+    def _repeat(self, name: str) -> bool:
+        self.meddler.wires[name].repeats = 100
+        return self.pause(10.0, until=lambda: self.meddler.wires[name].repeats == 0)
 
-    def check(self) -> None:
-        """Nothing lost, nothing sent that was not charged."""
-        server = read_ledger(self.here.folder / "run" / "ledger.jsonl")
-        if server.authorised < self.rows_seen:
-            raise AssertionError(f"{self.rows_seen - server.authorised} rows of the ledger are lost")
-        self.rows_seen = server.authorised
-        for folder in self.here.states():
-            found = compare(server, folder)
-            if found.under_counted or found.sent > server.authorised:
-                raise AssertionError(f"{folder}: {found.unknown} transmissions are not in the server's ledger")
+    def _stop_server(self, number: int) -> bool:
+        # A process that is still being made has nobody yet who could end it with a word.
+        self.pause(30.0, until=_grown(self, 1))
+        if self.server is not None and self.server.pid is not None and self.server.is_alive():
+            os.kill(self.server.pid, number)
+            self.server.join(60)
+            return True
+        return False
 
-    def go(self) -> None:
-        threading.Thread(target=self.inject, daemon=True).start()
-        chosen = sections(uplinks=UPLINKS, privacy={"epsilon": 1e6})
-        resume = False
-        while not self.over:
-            try:
-                result = self.here.run(chosen, resume=resume, on_uplink=self.on_uplink, wait_s=60.0)
-                self.ended[result.status] += 1
-                if result.status == FINISHED:
-                    break
-            except CrashError:
-                self.ended["server gone"] += 1
-            except KeyboardInterrupt:
-                self.ended["enough faults"] += 1
-            except AirdpError as error:
-                self.ended[f"named: {type(error).__name__}"] += 1
-            self.crash = False
-            resume = (self.here.folder / "run" / "ledger.jsonl").exists()
-            if resume:
-                self.check()
-        self.check()
+    def _freeze_server(self) -> bool:
+        pid = None if self.server is None else self.server.pid
+        if pid is None:
+            return False
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(self.rng.choice([0.2, 0.5, 1.0, 2.0, 6.0]))
+        os.kill(pid, signal.SIGCONT)
+        return True
+
+    def _once(self, name: str, **what: Any) -> bool:
+        arm(self.here.folder, name, **what)
+        path = self.here.folder / "armed" / name
+        self.pause(30.0, until=lambda: not path.exists())
+        return not disarm(self.here.folder, name)
+
+    def _jammer_after_plan(self) -> bool:
+        self.pause(5.0, until=self.here.processes["jammer"].is_alive)
+        return self._once("server", do="die", pid=self.here.processes["jammer"].pid)
+
+    def _lie(self, name: str) -> bool:
+        """It is seen, and the run stops; or something else has stopped run or liar before its next sounding."""
+        name = self.rng.choice([one for one in self.names if one != "jammer"])
+        seen = self.stops["named: DishonestError"]
+        if not self._once(name, do="lie", db=6.0):
+            return False
+        self.pause(20.0, until=lambda: self.stops["named: DishonestError"] > seen)
+        self.liars += self.stops["named: DishonestError"] > seen
+        self._end(name, signal.SIGKILL)
+        return True
+
+    def _count(self, name: str) -> bool:
+        return self._once(name, do="count", samples=self.rng.choice([-3, 5, 200, -4000, 10**6]))
+
+    def _clock(self, name: str) -> bool:
+        what = self.rng.choice([{"wall_s": 86400.0}, {"wall_s": -86400.0}, {"steady_s": 20.0}])
+        return self._once(self.rng.choice([name, "server"]), do="clock", **what)
+
+    def go(self, faults: int) -> None:
+        kinds = self.faults()
+        self._server_ended()
+        self.supervise()
+        turn: list[str] = []
+        while sum(self.done.values()) < faults:
+            turn = turn or self.rng.sample(list(kinds), len(kinds))
+            kind = turn.pop()
+            happened = kinds[kind](self.rng.choice(self.names))
+            (self.done if happened else self.missed)[kind] += 1
+            print(f"{sum(self.done.values())} {kind}{'' if happened else ' (not)'}", flush=True)  # noqa: T201
+            if self.rng.random() < 0.5:
+                self.pause(HANG_S, until=_grown(self, 1))
+            else:
+                self.pause(self.rng.uniform(0.0, 0.3))
+        self.over = True
+        self._finish()
+
+    def _finish(self) -> None:
+        """The last run goes to its end, without faults."""
+        self.over = False
+        number = len(self.runs)
+        while len(self.runs) == number:
+            self.pause(1.0)
+        self.over = True
+        if self.server is not None:
+            self.server.kill()
+            self.server.join(20)
+        for books in self.runs[:-1]:
+            books.check()
+
+    def said(self) -> dict[str, Any]:
+        finished = self.runs[:-1]
+        return {
+            "faults": sum(self.done.values()),
+            "by_kind": dict(sorted(self.done.items())),
+            "did_not_come_to_pass": dict(sorted(self.missed.items())),
+            "liars_seen": self.liars,
+            "stops_of_the_server": dict(sorted(self.stops.items())),
+            "ends_of_nodes": dict(sorted(self.ends.items())),
+            "runs_finished": len(finished),
+            "uplinks_finished": UPLINKS * len(finished),
+            "transmissions_charged": sum(books.charged for books in finished),
+            "bursts_of_clients": sum(books.sent for books in finished),
+            "longest_s_without_a_row_or_a_stop": round(self.longest_s, 1),
+        }
+
+
+def _grown(soak: Soak, rows: int) -> Callable[[], bool]:
+    """Whether the ledger has so many rows more, or the run another server."""
+    server, start = soak.server, soak.size
+    return lambda: soak.server is not server or soak.size > start + 800 * rows
+
+
+def _ending(code: int | None) -> str:
+    if code in (0, 2):
+        return "left" if code == 0 else "with a word"
+    if code is not None and (code < 0 or code > 128):
+        return signal.Signals(-code if code < 0 else code - 128).name
+    raise AssertionError(f"a node has ended with {code}: see its log")
+
+
+def require_no_traceback(folder: Path) -> None:
+    for log in folder.glob("*.log"):
+        found = re.search(r"Traceback.*", log.read_text(), re.DOTALL)
+        if found:
+            raise AssertionError(f"{log.name}: {found.group()[:3000]}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder for logs and books, instead of a temporary one")
     options = parser.parse_args()
-    import fl.nodes.apart.uplink
-    import fl.run.figures
-
-    # Clients that are told to leave would end with every crash of the server.
-    fl.nodes.apart.uplink.ApartUplink.leave = lambda self: None  # type: ignore[method-assign]
-    fl.run.figures.draw_run = lambda folder: None
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="airdp-soak-") as folder, site(Path(folder)) as here:
-        here.start_all()
-        soak = Soak(here, random.Random(options.seed), options.faults)
-        soak.go()
-        said = {
-            "faults": dict(soak.done),
-            "stops": dict(soak.ended),
-            "uplinks": soak.uplinks,
-            "transmissions_charged": soak.rows_seen,
-            "longest_s_between_uplinks": round(soak.longest_s, 1),
-            "seconds": round(time.monotonic() - started),
-        }
-        print(json.dumps(said, indent=1))  # noqa: T201
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="airdp-soak-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(options.seed)
+    with site(folder, changes=IMPATIENT) as here:
+        here.watched = True
+        names = [radio.name for radio in here.lab.radios if radio.name != "ps"]
+        with Meddler(here.folder / "keys", here.server, {name: free_port() for name in names}, rng) as meddler:
+            here.changes = {name: {"server": meddler.endpoint(name)} for name in names}
+            soak = Soak(here, meddler, rng)
+            try:
+                soak.go(options.faults)
+                require_no_traceback(folder)
+            finally:
+                if soak.server is not None:
+                    soak.server.kill()
+                said = {**soak.said(), "seconds": round(time.monotonic() - started), "seed": options.seed}
+                print(json.dumps(said, indent=1))  # noqa: T201
+    if options.keep is None:
+        shutil.rmtree(folder)
     return 0
 
 

@@ -1,6 +1,7 @@
 """The link over real sockets: who is let in, what is done how often, and what happens when somebody is gone."""
 
 import logging
+import os
 import time
 from pathlib import Path
 
@@ -166,7 +167,10 @@ def test_nodes_notice_that_the_server_is_gone(tmp_path: Path) -> None:
 
 
 def test_malformed_frames_change_nothing(tmp_path: Path) -> None:
-    """From a node that has a key: bytes that are no messages, and messages that are not for a server."""
+    """From a node that has a key: bytes that are no messages, and messages that are not for a server.
+
+    AIRDP_FRAMES: how many.
+    """
     with world(tmp_path) as here:
         begun(here, ThreadNode("one", clock), ThreadNode("two", clock))
         import zmq
@@ -174,7 +178,7 @@ def test_malformed_frames_change_nothing(tmp_path: Path) -> None:
         from fl.nodes.apart.keys import load_keys, load_public
         from fl.nodes.apart.sockets import node_socket
 
-        frames = malformed(np.random.default_rng(5), 2000)
+        frames = malformed(np.random.default_rng(5), int(os.environ.get("AIRDP_FRAMES", "2000")))
         with zmq.Context() as context:
             keys = load_keys(here.keys, "one")
             with node_socket(context, here.endpoint, keys, load_public(here.keys, "ps")) as bad:

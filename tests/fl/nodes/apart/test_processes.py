@@ -12,7 +12,8 @@ from fl.errors import ConfigError
 from fl.nodes.apart.comparison import compare
 from fl.privacy.ledger import read_ledger
 from fl.run import run
-from fl.run.runner import FINISHED, UplinkMetrics
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import FINISHED
 from tests.conftest import Outcome
 from tests.fl.nodes.apart.site import SERVED, Site, lab_of, sections, site
 from tests.fl.nodes.small_runs import rows_of

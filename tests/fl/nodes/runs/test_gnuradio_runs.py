@@ -9,9 +9,9 @@ import pytest
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.ledger import read_ledger
 from fl.run import run
+from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder
 from fl.run.replay import replay
-from fl.run.runner import FINISHED
 from hardware.air.settings import medium_of
 from hardware.lab.file import find_lab
 from tests.fl.nodes.small_runs import PLUTO_UPLINKS, assert_like_the_loopback, at_receive, before, pluto_run, rows_of

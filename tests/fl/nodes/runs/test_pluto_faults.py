@@ -11,8 +11,8 @@ import pytest
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.ledger import read_ledger
 from fl.run import run
+from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder
-from fl.run.runner import FINISHED
 from hardware.lab.file import find_lab
 from hardware.lab.opened import open_lab
 from hardware.radio.errors import HardwareError, RadioTimeoutError

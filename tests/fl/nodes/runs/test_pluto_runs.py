@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from fl.nodes.radio_uplink import RadioUplink
 from fl.run import run
+from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder
 from fl.run.replay import replay
-from fl.run.runner import FINISHED
 from hardware.air.settings import medium_of
 from hardware.lab.file import find_lab
 from hardware.loopback.radio import LoopbackRadio

@@ -16,8 +16,9 @@ from fl.privacy.accountant import Accountant
 from fl.privacy.ledger import read_ledger
 from fl.privacy.mechanism import SigmaOrigin
 from fl.run import run
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import FINISHED, RunResult
 from fl.run.folder import RunFolder
-from fl.run.runner import FINISHED, RunResult, UplinkMetrics
 from fl.uplink.contract import Aggregate, NotSentError
 from hardware.lab.file import find_lab
 from hardware.lab.model import Lab
@@ -150,7 +151,7 @@ def test_a_failure_after_sending_leaves_the_worst_case_standing(tmp_path: Path, 
 def test_a_radio_that_fails_for_good_ends_the_run(tmp_path: Path, labs: list[OpenLab]) -> None:
     """Three attempts at the payload, each charged, then the error; the run can go on later."""
 
-    def always(self: ServerNode, start_sample: int) -> Any:
+    def always(self: ServerNode, *arguments: object, **options: object) -> Any:
         raise RxOverflowError("lost")
 
     folder = tmp_path / "run"
@@ -267,12 +268,12 @@ def test_a_crash_within_an_uplink(
     owner: Any = {"receive": ServerNode, "carry": Coordinator}.get(point, RadioUplink)
     original, calls = getattr(owner, point), 0
 
-    def crashing(self: Any, *arguments: Any) -> Any:
+    def crashing(self: Any, *arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 3 and not after:
             raise CrashError
-        outcome = original(self, *arguments)
+        outcome = original(self, *arguments, **options)
         if calls == 3:
             raise CrashError
         return outcome
@@ -358,7 +359,7 @@ def refused(
         ("radio.backend=lopback", ("backend 'lopback' is not one of", "did you mean 'loopback'?")),
         ("radio.sounding_symbols=1", ("radio.sounding_symbols", "2")),
         ("radio.confidence=0.5", ("radio.confidence", "0.5")),
-        ("privacy.delta=1e-12", ("leaves 4.8e-16 for each of 210 measured bounds", "privacy.bounds_share")),
+        ("privacy.delta=1e-12", ("leaves 1.9e-16 for each of 540 measured bounds", "privacy.bounds_share")),
         ("radio.max_phase_error_rad=0", ("radio.max_phase_error_rad",)),
         ("radio.cp_samples=8", ("early_samples",)),
         ("radio.data_subcarriers=256", ("data_subcarriers is 256",)),

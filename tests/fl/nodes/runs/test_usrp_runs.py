@@ -1,7 +1,13 @@
-"""Runs over virtual USRPs: they agree with the loopback, and every fault costs what it must and no more."""
+"""Runs over virtual USRPs: they agree with the loopback, and every fault costs what it must and no more.
 
+AIRDP_USRP_FAULTS=all also lets each kind of box freeze and vanish, in the sounding and in the payload: libuhd waits for
+10 s each time.
+"""
+
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +15,12 @@ import pytest
 import tomli_w
 
 import hardware.virtual.process
+from fl.nodes.link import InProcessLink
+from fl.nodes.messages import HearSoundings, Receive, Sound, Transmit
 from fl.nodes.radio_uplink import RadioUplink
 from fl.run import run
+from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder
-from fl.run.runner import FINISHED
 from hardware.air.settings import medium_of
 from hardware.lab.file import find_lab, parse_lab
 from hardware.radio.errors import HardwareError
@@ -24,14 +32,47 @@ from tests.uhd_needed import needs_uhd
 
 pytestmark = [needs_uhd, pytest.mark.usefixtures("no_figures", "no_waiting", "one_thread")]
 
-MANY_PACKETS = 600
-"""Of 363 samples: from the decision to send beyond the beginning of what is sent."""
+TICKS_PER_SAMPLE = 25
+"""At the lab's 4 MS/s."""
+INSIDE = 500
+"""Samples from the beginning of a burst, or of what is received, to where something happens."""
+EVERYTHING = os.environ.get("AIRDP_USRP_FAULTS") == "all"
 
 
 def test_the_same_run_as_over_the_loopback(tmp_path: Path) -> None:
     # The whole [medium] section's noise, and the converter's steps of 1/8191.
     noise_var_real = medium_of(find_lab(BACKEND)).noise_var_complex / 2 + (1 / 8191) ** 2 / 12
     assert_like_the_loopback(BACKEND, BACKEND, noise_var_real, tmp_path)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """orders: to the box of a radio. early: before anything is handed to the boxes; otherwise at a tick of a burst."""
+
+    box: str
+    orders: Mapping[str, int]
+    early: bool = False
+
+
+FAULTS = {
+    "lost packets": Fault("ps", {"lose_rx": 2}),
+    "overflow": Fault("ps", {"overflow": 1}),
+    "broken chain": Fault("ps", {"break_chain": 1}),
+    "late client": Fault("client-2", {"late_tx": 1}, early=True),
+    "late jammer": Fault("jammer", {"late_tx": 1}, early=True),
+    "underflow of a client": Fault("client-1", {"starve": 1}),
+    "underflow of the jammer": Fault("jammer", {"starve": 1}),
+    "sequence error of a client": Fault("client-1", {"lose_tx": 1}, early=True),
+    "sequence error of the jammer": Fault("jammer", {"lose_tx": 1}, early=True),
+    "reference lost": Fault("client-1", {"ref_locked": 0}, early=True),
+    "oscillator out of lock": Fault("client-2", {"lo_locked": 0}, early=True),
+}
+SLOW_FAULTS = {
+    f"{box} {what}": Fault(box, {what: 1}) for what in ("frozen", "vanished") for box in ("ps", "client-1", "jammer")
+}
+SOME_FAULTS = FAULTS | (SLOW_FAULTS if EVERYTHING else {})
+WITH_JAMMER = ["authorise", "account"]
+HEALED = {"ref_locked": 1, "lo_locked": 1, "frozen": 0, "vanished": 0}
 
 
 @pytest.fixture(scope="module")
@@ -49,101 +90,155 @@ def served(tables: dict[str, Any]) -> Iterator[EmulatorProcess]:
         yield process
 
 
-@pytest.fixture
-def lab_file(tables: dict[str, Any], served: EmulatorProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def lab_file(
+    tables: dict[str, Any], served: EmulatorProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
     """Runs find the boxes that are served already."""
-    monkeypatch.setattr(hardware.virtual.process, "emulator_process", lambda *_, **__: nullcontext(served))
-    file = tmp_path / "lab.toml"
+    file = tmp_path_factory.mktemp("lab") / "lab.toml"
     file.write_text(tomli_w.dumps(tables))
-    return file
-
-
-Faults = Mapping[int, tuple[str, dict[str, int]]]
-"""Number of an uplink to a box and what is ordered there."""
-HEALED = {"ref_locked": 1, "frozen": 0, "vanished": 0}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hardware.virtual.process, "emulator_process", lambda *_, **__: nullcontext(served))
+        yield file
 
 
 @contextmanager
-def faults(method: str, served: EmulatorProcess, planned: Faults) -> Iterator[None]:
-    """Let something happen before the first plan or exchange of uplinks, and be over before the second."""
+def faults(when: str, served: EmulatorProcess, planned: Mapping[int, Fault]) -> Iterator[None]:
+    """Let something happen in the first sounding or payload of uplinks, and be over before the second."""
+    current, starts = [0], dict[str, int]()
+    waiting = dict(planned)
+    method, received = ("plan", HearSoundings) if when == "sounding" else ("exchange", Receive)
     original: Callable[..., Any] = getattr(RadioUplink, method)
-    ordered: set[int] = set()
+    asked: Callable[..., Any] = InProcessLink.ask
 
-    def watched(self: RadioUplink, uplink: Any, *arguments: Any) -> Any:
-        number = uplink if isinstance(uplink, int) else uplink.uplink
-        if number in planned:
-            box, orders = planned[number]
-            if number not in ordered:
-                ask(served.uris[box], **orders)
-            ordered.add(number)
+    def begun(self: RadioUplink, uplink: Any, *arguments: Any) -> Any:
+        current[0] = uplink if isinstance(uplink, int) else uplink.uplink
+        if current[0] in waiting and waiting[current[0]].early:
+            fault = waiting.pop(current[0])
+            ask(served.uris[fault.box], **fault.orders)
         return original(self, uplink, *arguments)
 
+    def told(self: InProcessLink, node: str, message: Any) -> Any:
+        if isinstance(message, Sound | Transmit | received):
+            starts[node] = message.start_sample
+        if isinstance(message, received) and current[0] in waiting:
+            fault = waiting.pop(current[0])
+            ask(served.uris[fault.box], at=(starts[fault.box] + INSIDE) * TICKS_PER_SAMPLE, **fault.orders)
+        return asked(self, node, message)
+
     def healed(self: RadioUplink, uplink: int, attempt: int = 0) -> Any:
-        if attempt:
-            for box, orders in planned.values():
-                ask(served.uris[box], **{key: value for key, value in HEALED.items() if key in orders})
+        if attempt and uplink in planned:
+            fault = planned[uplink]
+            ask(served.uris[fault.box], **{key: value for key, value in HEALED.items() if key in fault.orders})
         return plan(self, uplink, attempt)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RadioUplink, method, watched)
+        patch.setattr(RadioUplink, method, begun)
         plan: Callable[..., Any] = RadioUplink.plan
         patch.setattr(RadioUplink, "plan", healed)
+        patch.setattr(InProcessLink, "ask", told)
         yield
+    assert not waiting
 
 
 def sections(lab_file: Path, uplinks: int) -> dict[str, Any]:
     return small_run(str(lab_file), clients=2, uplinks=uplinks, radio={"attempts": 2})
 
 
-def test_faults_before_anything_is_sent_cost_nothing(tmp_path: Path, served: EmulatorProcess, lab_file: Path) -> None:
-    planned: Faults = {
-        1: ("ps", {"lose_rx": MANY_PACKETS}),
-        2: ("ps", {"overflow": 1}),
-        3: ("client-2", {"lose_tx": 1}),
-        4: ("jammer", {"late_tx": 1}),
-        5: ("client-1", {"ref_locked": 0}),
-    }
-    folder = tmp_path / "run"
-    with faults("plan", served, planned):
-        result = run(sections(lab_file, 6), folder)
-    assert (result.status, result.transmissions_charged) == (FINISHED, 6)
-    assert rows_of(folder) == ["open", *["authorise", "account"] * 6]
-    # An overflow before the silence is nobody's loss: every sample has its tick.
-    assert [row["postponed"] for row in RunFolder(folder).metrics()] == [1, 0, 1, 1, 1, 0]
-    assert_silent(served.uris)
+@dataclass(frozen=True)
+class Outcome:
+    """when: "sounding" or "payload". rows: of the ledger, by uplink. postponed: soundings in vain, by uplink."""
+
+    when: str
+    rows: dict[int, list[dict[str, Any]]]
+    postponed: dict[int, int]
+
+    def kinds(self, uplink: int) -> list[str]:
+        return [row["kind"] for row in self.rows[uplink]]
 
 
-def test_faults_in_the_payload_stay_charged(tmp_path: Path, served: EmulatorProcess, lab_file: Path) -> None:
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Outcome]:
+    """Of one run with all faults in the soundings and of one in the payloads: opening boxes takes seconds."""
+    return {}
+
+
+@pytest.fixture
+def outcome(
+    request: pytest.FixtureRequest,
+    outcomes: dict[str, Outcome],
+    served: EmulatorProcess,
+    lab_file: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Outcome:
+    """Of the run with faults where the parameter says."""
+    when: str = request.param
+    if when not in outcomes:
+        folder = tmp_path_factory.mktemp(when) / "run"
+        planned = dict(enumerate(SOME_FAULTS.values(), start=1))
+        with faults(when, served, planned):
+            result = run(sections(lab_file, len(planned) + 1), folder)
+        assert result.status == FINISHED
+        assert_silent(served.uris)
+        rows = ledger_rows(folder)[1:]
+        outcomes[when] = Outcome(
+            when,
+            {n: [row for row in rows if row["mechanism"]["uplink"] == n] for n in range(1, len(planned) + 2)},
+            {number: row["postponed"] for number, row in enumerate(RunFolder(folder).metrics(), start=1)},
+        )
+    return outcomes[when]
+
+
+@pytest.mark.parametrize("outcome", ["sounding"], indirect=True)
+@pytest.mark.parametrize("number", range(1, len(FAULTS) + 1), ids=FAULTS)
+def test_a_fault_before_anything_is_sent_costs_nothing(outcome: Outcome, number: int) -> None:
+    assert outcome.kinds(number) == WITH_JAMMER
+    assert outcome.postponed[number] == 1
+
+
+@pytest.mark.parametrize("outcome", ["payload"], indirect=True)
+@pytest.mark.parametrize("number", range(1, len(FAULTS) + 1), ids=FAULTS)
+def test_a_fault_in_the_payload_stays_charged(outcome: Outcome, number: int) -> None:
     """A jammer's burst that did not go out whole is accounted without its noise, whatever was wrong with it."""
-    planned: Faults = {
-        1: ("client-1", {"lose_tx": 1}),
-        2: ("client-2", {"late_tx": 1}),
-        3: ("ps", {"lose_rx": MANY_PACKETS}),
-        4: ("jammer", {"lose_tx": 1}),
-        5: ("jammer", {"late_tx": 1}),
-        6: ("client-1", {"ref_locked": 0}),
-    }
-    folder = tmp_path / "run"
-    with faults("exchange", served, planned):
-        result = run(sections(lab_file, 6), folder)
-    assert (result.status, result.transmissions_charged) == (FINISHED, 12)
-    rows = ledger_rows(folder)[1:]
-    kinds = {uplink: [row["kind"] for row in rows if row["mechanism"]["uplink"] == uplink] for uplink in range(1, 7)}
-    assert all(kinds[uplink] == ["authorise", "authorise", "account"] for uplink in (1, 2, 3, 6)), kinds
-    for uplink in (4, 5):
-        promised, real, *again = [row for row in rows if row["mechanism"]["uplink"] == uplink]
-        assert [promised["kind"], real["kind"], *(row["kind"] for row in again)] == ["authorise", "account"] * 2
+    rows = outcome.rows[number]
+    if FAULTS[list(FAULTS)[number - 1]].box == "jammer":
+        assert outcome.kinds(number) == WITH_JAMMER * 2
+        promised, real = rows[:2]
         assert promised["mechanism"]["alpha_cj"] > 0
         assert real["mechanism"]["alpha_cj"] == 0.0
         assert real["mechanism"]["sigma"] < 0.5 * promised["mechanism"]["sigma"]
-    assert_silent(served.uris)
+    else:
+        assert outcome.kinds(number) == ["authorise", *WITH_JAMMER]
+    assert rows[-1]["mechanism"]["alpha_cj"] > 0
+
+
+@pytest.mark.parametrize("outcome", ["sounding", "payload"], indirect=True)
+def test_an_uplink_after_all_faults_is_as_any(outcome: Outcome) -> None:
+    last = max(outcome.rows)
+    assert (outcome.kinds(last), outcome.postponed[last]) == (WITH_JAMMER, 0)
+
+
+@pytest.mark.skipif(not EVERYTHING, reason="takes minutes: AIRDP_USRP_FAULTS=all")
+@pytest.mark.parametrize("outcome", ["sounding", "payload"], indirect=True)
+@pytest.mark.parametrize("number", range(len(FAULTS) + 1, len(FAULTS) + len(SLOW_FAULTS) + 1), ids=SLOW_FAULTS)
+def test_a_box_that_goes_and_comes_again(outcome: Outcome, number: int) -> None:
+    """Whatever was authorised stays charged, and noise counts only where the jammer's box has confirmed it."""
+    assert outcome.kinds(number) in (WITH_JAMMER, ["authorise", *WITH_JAMMER], WITH_JAMMER * 2)
+    if outcome.when == "payload":
+        assert len(outcome.rows[number]) > 2
+    box = SLOW_FAULTS[list(SLOW_FAULTS)[number - len(FAULTS) - 1]].box
+    accounts = [row["mechanism"]["alpha_cj"] for row in outcome.rows[number] if row["kind"] == "account"]
+    assert accounts[-1] > 0
+    assert not any(accounts[:-1])
+    if box == "jammer" and outcome.when == "payload":
+        assert len(accounts) == 2
 
 
 def test_a_box_that_is_switched_off_and_on_again_is_found(
     tmp_path: Path, served: EmulatorProcess, lab_file: Path
 ) -> None:
     folder = tmp_path / "run"
-    with faults("exchange", served, {2: ("client-2", {"vanished": 1})}):
+    with faults("payload", served, {2: Fault("client-2", {"vanished": 1}, early=True)}):
         result = run(sections(lab_file, 3), folder)
     assert (result.status, result.transmissions_charged) == (FINISHED, 4)
     assert_silent(served.uris)
@@ -154,7 +249,11 @@ def test_a_jammer_that_stays_off_ends_the_run_and_the_others_are_parked(
 ) -> None:
     """It goes once the payload is on its way: whether its noise was there is not known, and so not counted on."""
     folder = tmp_path / "run"
-    off = at_receive(lambda uplink: ask(served.uris["jammer"], vanished=1) and None)
+
+    def switch_off(_: RadioUplink) -> None:
+        ask(served.uris["jammer"], vanished=1)
+
+    off = at_receive(switch_off)
     try:
         with before("exchange", 2, off), pytest.raises(HardwareError, match=r"jammer.* cannot be reached"):
             run(sections(lab_file, 3), folder)

@@ -1,0 +1,36 @@
+"""Nodes in network namespaces of their own, with delay and loss between them and the server."""
+
+from pathlib import Path
+
+import pytest
+
+from fl.run import run
+from fl.run.course.result import FINISHED
+from tests.fl.nodes.apart.far_away import far_away, why_not
+from tests.fl.nodes.apart.site import lab_of, sections, site
+
+pytestmark = [
+    pytest.mark.usefixtures("no_figures", "one_thread"),
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "there are namespaces"),
+]
+
+
+def test_delay_and_loss_change_nothing_about_the_model(tmp_path: Path) -> None:
+    """50 ms each way and 1 % of all IP packets lost: what comes out is that of a run in one process, bit for bit."""
+    chosen = sections(uplinks=2)
+    lab_of(2, tmp_path)
+    one_process = {"lab": str(tmp_path / "plain.toml"), "backend": "loopback"}
+    alone = run({**chosen, "radio": {**chosen["radio"], **one_process}}, tmp_path / "alone")
+    with site(tmp_path) as here, far_away(["client-1", "client-2", "jammer"], 0.05, 0.01, seed=1) as (lines, carrier):
+        here.listen = f"tcp://0.0.0.0:{here.port}"
+        for name, line in lines.items():
+            here.namespaces[name] = line.namespace
+            here.changes[name] = {"server": f"tcp://{line.here}:{here.port}"}
+        here.start_all()
+        result = here.run(chosen)
+        assert (result.status, result.transmissions_charged) == (FINISHED, 2)
+        assert result.model_sha256 == alone.model_sha256
+    assert carrier.carried > 200
+    # About three of so many in the mean; that none of a thousand is lost has a probability of 4e-5.
+    assert carrier.lost > 0 or carrier.carried < 1000

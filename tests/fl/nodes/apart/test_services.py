@@ -1,0 +1,47 @@
+"""The examples of services in docs/ start what there is: their commands are read by the command line itself."""
+
+import argparse
+import configparser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fl.cli.experiments import run
+from fl.cli.nodes import node
+
+SERVICES = Path(__file__).parents[4] / "docs" / "services"
+COMPOSE: dict[str, Any] = yaml.safe_load((SERVICES / "compose.yaml").read_text())["services"]
+
+
+def parsed(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    {"node": node, "run": run}[words[0]].add_arguments(parser)
+    return parser.parse_args(words[1:])
+
+
+@pytest.mark.parametrize("name", COMPOSE)
+def test_a_containers_command_is_one(name: str) -> None:
+    service = COMPOSE[name]
+    options = parsed(service["command"])
+    assert getattr(options, "name", "server") == name
+    mounted = {volume.split(":")[1].rpartition("/")[2] for volume in service["volumes"]}
+    # Its own secret key, and nobody else's.
+    secrets = {file for file in mounted if file.endswith(".key_secret")}
+    assert secrets == {f"{'ps' if name == 'server' else name}.key_secret"}
+    assert "ps.key" in mounted
+    if name == "server":
+        assert {f"{other}.key" for other in COMPOSE if other != "server"} <= mounted
+
+
+def test_the_units_command_is_one() -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(SERVICES / "airdp-node@.service")
+    command = unit["Service"]["ExecStart"].split()
+    assert command[0].endswith("/airdp")
+    filled = {"${ROLE}": "client", "%i": "client-1", "${SERVER}": "tcp://10.0.0.1:5757", "state/%i": "state/client-1"}
+    words = [filled.get(word, word) for word in command[1:] if word != "$OPTIONS"]
+    options = parsed([*words, "--data", "own.npz", "--budget-epsilon", "8"])
+    assert (options.role, options.name, options.server) == ("client", "client-1", "tcp://10.0.0.1:5757")
