@@ -9,10 +9,14 @@ estimate that distance from what was received:
     watch        what nodes sent and the server received in an uplink, and what they would have sent of something else
     paths        from an antenna to a receiver, without noise
     separation   the worst direction, and the separation in it, by linear algebra
+    attack       what is attacked, and how
     trials       many uplinks with and without changes, and the attacker's statistics of them
     estimate     mu from these
+    parts        noise and gain of a claim, each measured for itself
     verdict      claimed against measured
-    picture      histograms, and a page
+    composed     many uplinks in fading of their own, by linear algebra
+    picture      histograms, noise and gain
+    page         all of it as HTML
 
 Sizes: d coordinates, N samples, K clients, M canaries. Statistics are real numbers, larger when the change is there.
 """

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.audit.bounds import epsilon_of_mu
-from fl.audit.paths import Window, simulated_path
-from fl.audit.separation import Path, Separation, jammer_covariance, update_operator
+from fl.audit.jamming import composite_covariance
+from fl.audit.paths import Path, Window, simulated_path
+from fl.audit.separation import Separation, composite_factor, update_operator
 from fl.audit.watch import Watched, watching
 from fl.errors import ConfigError
 from fl.nodes.air_format import AirFormat
@@ -31,7 +32,6 @@ from fl.uplink.contract import UplinkPlan
 from fl.uplink.jammer import JammerRole, JammerSettings
 from hardware.air.build import air_of_this_process
 from hardware.lab.opened import OpenLab
-from phy.numerology import Numerology
 
 EPSILON = 5.0
 CHANNEL_EPSILON = 8.0
@@ -41,7 +41,7 @@ RECORDS = 287
 LABEL = Label.PAPER_CLAIM
 """A record moves its client's update by tau/n_i: what is claimed of the label `record` is the same number."""
 CLIP_NORM = 1.0
-_SYMBOLS = 4
+SYMBOLS = 4
 """Of the sounding's numerology: they fill one symbol of a payload, so that every frequency is among the directions."""
 
 
@@ -63,6 +63,11 @@ class Composed:
         """The client for which the attacker has most of what is claimed."""
         return int(np.argmax(composed_mu(self.attacked) / composed_mu(self.claimed)))
 
+    @property
+    def above(self) -> list[int]:
+        """Blocks, from 1 on, in which the attacker has more of some client than that uplink alone claims."""
+        return [int(place) + 1 for place in np.flatnonzero(np.any(self.attacked > self.claimed, axis=1))]
+
     def to_json(self) -> dict[str, Any]:
         """For `airdp validate --blocks --json`: the worst client first."""
         ratios = composed_mu(self.attacked) / composed_mu(self.claimed)
@@ -71,6 +76,7 @@ class Composed:
             "verdict": "holds" if self.holds else "refuted",
             "blocks": int(self.claimed.shape[0]),
             "composed": {key: rows[0][key] for key in ("client", "claimed", "attacked")},
+            "blocks_above_claim": self.above,
             "clients": rows,
             "label": LABEL.value,
             "delta": DELTA,
@@ -100,14 +106,13 @@ def _composition(per_block: NDArray[np.float64]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Composition:
-    """What is composed. clients: numbers of those that are attacked. symbols: of coordinates, see `Attack`."""
+    """What is composed. clients: numbers of those that are attacked. air: a run's format, with a short payload."""
 
     blocks: int
     clients: tuple[int, ...]
     jammer: JammerRole
+    air: AirFormat
     seed: int = 1
-    symbols: int = _SYMBOLS
-    first_quiet_samples: int = 2**21
 
     def rules(self, sizes: NDArray[np.int64]) -> RadioRules:
         """As a run's with these targets."""
@@ -133,9 +138,7 @@ def compose(lab: OpenLab, wanted: Composition, on_block: Callable[[int], None] =
             "exactly: expected a lab of simulated radios in one process; leave --blocks out to attack by trials"
         )
     sizes = np.full(len(lab.lab.clients), RECORDS, np.int64)
-    numerology = Numerology(sample_rate_hz=lab.lab.sample_rate_hz)
-    coordinates = wanted.symbols * numerology.coordinates_per_symbol
-    air = AirFormat(numerology, coordinates, first_quiet_samples=wanted.first_quiet_samples)
+    air, coordinates = wanted.air, wanted.air.coordinates
     streams = partial(generator, wanted.seed)
     uplink = RadioUplink(lab, air, sizes, CLIP_NORM, wanted.rules(sizes), record_bounded=False, streams=streams)
     watch = watching(uplink)
@@ -172,12 +175,12 @@ def worst_separations(
     window = Window(first, end - first)
     jamming = None
     if seen.jammer is not None:
-        jamming = jammer_covariance(seen.jammer, path_of(seen.jammer.name), window)
-    noise = Separation.of(np.zeros((window.count, 0), np.complex64), jamming, seen.noise_var_complex, window)
+        jamming = composite_covariance(seen.jammer, path_of(seen.jammer.name), window)
+    factor = composite_factor(jamming, seen.noise_var_complex, window)
     found = []
     for operator, own in probed:
         before = own.start_sample - first
         after = window.count - before - own.count
         padded = np.pad(operator, ((before, after), (0, 0)))
-        found.append(float(Separation(padded, noise.noise_factor, window).worst()[0][0]))
+        found.append(Separation.composite(padded, factor, window).worst_mu())
     return np.array(found)

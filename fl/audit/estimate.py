@@ -35,13 +35,45 @@ class Estimate:
 def estimate_mu(statistics: NDArray[np.float64], present: NDArray[np.bool_], share: float) -> Estimate:
     """mu from statistics (n, k) of k changes in n uplinks, each of norm `share` tau, and whether each was there.
 
+    The changes are orthogonal after whitening, so their estimates are independent, and their mean is taken.
+    """
+    values, variances, fewest = _each(statistics, present)
+    return Estimate(
+        mu=float(np.mean(values)) / share,
+        std=math.sqrt(float(np.sum(variances))) / values.size / share,
+        trials=fewest * values.size,
+    )
+
+
+def fitted_mu(
+    statistics: NDArray[np.float64], present: NDArray[np.bool_], share: float, predicted: NDArray[np.float64]
+) -> Estimate:
+    """mu of the worst change from all k of them, of which linear algebra says how they relate: predicted (k,).
+
+    A single change would be known sqrt(k) times worse. What is estimated is by how much all of them differ from the
+    prediction: measured_j = c predicted_j, by least squares; then mu is c times the largest prediction.
+    """
+    values, variances, fewest = _each(statistics, present)
+    shape = predicted / predicted.max()
+    energy = float(shape @ shape)
+    return Estimate(
+        mu=float(shape @ values) / energy / share,
+        std=math.sqrt(float(shape**2 @ variances)) / energy / share,
+        trials=fewest * values.size,
+    )
+
+
+def _each(
+    statistics: NDArray[np.float64], present: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """Distance of the hypotheses of each change in units of its noise (k,), its variance (k,), and the fewest trials.
+
     Each change has its own mean, difference and variance; d_j/s_j has the variance 1/n_in + 1/n_out + mu^2/(2 n). It is
-    too large by 1 + 3/(4 n) in the mean (Hedges, J. Educ. Stat. 6, 1981), which is taken out. The changes are
-    orthogonal after whitening, so their estimates are independent, and their mean is taken.
+    too large by 1 + 3/(4 n) in the mean (Hedges, J. Educ. Stat. 6, 1981), which is taken out.
     """
     trials, changes = statistics.shape
     unbiased = 1.0 - 3.0 / (4.0 * (trials - 2) - 1.0)
-    values, variances, fewest = [], [], trials
+    values, variances, fewest = np.empty(changes), np.empty(changes), trials
     for change in range(changes):
         inside, outside = statistics[present[:, change], change], statistics[~present[:, change], change]
         if min(inside.size, outside.size) < 2:
@@ -49,14 +81,10 @@ def estimate_mu(statistics: NDArray[np.float64], present: NDArray[np.bool_], sha
         squares = ((inside - inside.mean()) ** 2).sum() + ((outside - outside.mean()) ** 2).sum()
         spread = math.sqrt(float(squares) / (trials - 2))
         mu = unbiased * float(inside.mean() - outside.mean()) / spread if spread > 0 else math.inf
-        values.append(mu)
-        variances.append(1.0 / inside.size + 1.0 / outside.size + mu * mu / (2.0 * trials))
+        values[change] = mu
+        variances[change] = 1.0 / inside.size + 1.0 / outside.size + mu * mu / (2.0 * trials)
         fewest = min(fewest, inside.size, outside.size)
-    return Estimate(
-        mu=float(np.mean(values)) / share,
-        std=math.sqrt(float(np.sum(variances))) / changes / share,
-        trials=fewest * changes,
-    )
+    return values, variances, fewest
 
 
 def standardised(

@@ -11,12 +11,16 @@ uplinks of which it is told what was sent.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import fft, ifft, next_fast_len
+from scipy.linalg import toeplitz
 from scipy.signal import fftconvolve
 
 from fl.audit.watch import Burst
+from fl.errors import PrivacyError
 from hardware.air.front_end import FrontEnd
 from hardware.air.medium import Medium
 from hardware.air.noise import Randomness
@@ -42,6 +46,14 @@ class Window:
 
     start_sample: int
     count: int
+
+
+class Path(Protocol):
+    """The way to a receiver."""
+
+    def heard(self, burst: Burst, window: Window) -> NDArray[np.complex64]:
+        """What it gets of a burst in `window`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -152,24 +164,38 @@ def learn_paths(
     """Least squares: from what several senders sent in each lesson, and what was received, to a filter of each.
 
     start_samples: of each capture, in the server's count. Captures have no mean: carrier leakage is not the senders'.
+    Bursts lie within their captures with all their delays, so the normal equations hold correlations alone: entry
+    (i, a), (j, b) is that of senders i and j at the lag a - b, and all of them come from a few transforms.
     """
     senders = len(lessons[0][0])
-    size = senders * TAPS
-    gram, right = np.zeros((size, size), np.complex128), np.zeros(size, np.complex128)
+    size = next_fast_len(max(received.size for _, received in lessons) + 2 * TAPS)
+    products = np.zeros((senders, senders + 1, size), np.complex128)
     for (bursts, received), start in zip(lessons, start_samples, strict=True):
         window = Window(start, received.size)
-        columns = np.concatenate([_shifts(burst, window) for burst in bursts], axis=1)
-        gram += columns.conj().T @ columns
-        right += columns.conj().T @ (received - received.mean())
-    ridge = 1e-9 * float(np.trace(gram).real) / size
-    taps = np.linalg.solve(gram + ridge * np.eye(size), right)
+        signals = [_whole(burst, window) for burst in bursts] + [received - received.mean()]
+        spectra = fft(np.stack(signals), size)
+        products += spectra[:senders, None].conj() * spectra[None]
+    correlations = ifft(products)
+    gram = np.block([[_shifted(correlations[i, j]) for j in range(senders)] for i in range(senders)])
+    delays = np.arange(EARLIEST, EARLIEST + TAPS)
+    right = correlations[:, senders, delays].reshape(-1)
+    ridge = 1e-9 * float(np.trace(gram).real) / right.size
+    taps = np.linalg.solve(gram + ridge * np.eye(right.size), right)
     return tuple(FilteredPath(part) for part in taps.reshape(senders, TAPS))
 
 
-def _shifts(burst: Burst, window: Window) -> NDArray[np.complex128]:
-    """What each tap alone would let through: (count, TAPS)."""
-    first = burst.start_sample - burst.offset_samples + EARLIEST
-    return np.stack([_placed(burst.samples, first + tap, window) for tap in range(TAPS)], axis=1)
+def _whole(burst: Burst, window: Window) -> NDArray[np.complex128]:
+    """A burst in its capture, as if it came without delay; `PrivacyError` where some of it may come outside."""
+    first = burst.start_sample - burst.offset_samples
+    earliest, latest = first + EARLIEST, first + burst.samples.size + EARLIEST + TAPS
+    if earliest < window.start_sample or latest > window.start_sample + window.count:
+        raise PrivacyError("a burst is not whole in its capture: channels cannot be learnt from it")
+    return _placed(burst.samples, first, window)
+
+
+def _shifted(correlation: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """(TAPS, TAPS), of which entry (a, b) is the correlation at the lag a - b."""
+    return np.asarray(toeplitz(correlation[:TAPS], correlation[-np.arange(TAPS)]))
 
 
 def _placed(samples: NDArray[np.generic], first_sample: int, window: Window) -> NDArray[np.complex128]:

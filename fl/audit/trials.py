@@ -18,29 +18,26 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.audit.paths import Window, learn_paths, simulated_path
-from fl.audit.separation import Path, Separation, jammer_covariance, update_operator
+from fl.audit.attack import CLIP_NORM, Attack
+from fl.audit.jamming import jammer_covariance
+from fl.audit.parts import Look, look
+from fl.audit.paths import Path, Window, learn_paths, simulated_path
+from fl.audit.separation import Directions, Separation, update_operator
 from fl.audit.watch import Watch, Watched, watching
 from fl.errors import ConfigError
-from fl.nodes.air_format import AirFormat
-from fl.nodes.radio_uplink import RadioRules, RadioUplink
+from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.clipping import BoundedUpdate, clip_update
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.random_streams import Stream, generator
-from fl.uplink.alpha_u import ForNoise, PowerSettings
 from fl.uplink.attempts import attempt_uplink
 from fl.uplink.contract import UplinkPlan
-from fl.uplink.jammer import JammerRole, JammerSettings
 from hardware.air.build import air_of_this_process
 from hardware.lab.clock import ClockMode
 from hardware.lab.opened import OpenLab
 from hardware.lab.simulation import SimulatedAir
 from phy.numerology import Numerology
 
-WEIGHT = 0.96
-"""p_i of the client under attack."""
-CLIP_NORM = 1.0
 CHANGES = 128
 """k: changes of either kind in an uplink."""
 LESSONS = 60
@@ -49,59 +46,6 @@ LEAST_JAMMING = 0.9
 """Part of the jamming asked for that must be reached."""
 BLOCK = 1
 """Fading block of a simulated air in which all trials take place."""
-
-
-@dataclass(frozen=True)
-class Attack:
-    """What is attacked, and how. client: its number in the lab. mu: separation that noise is sized for, roughly.
-
-    sounding_symbols: more than a run's, because a claim has the margin of its soundings' errors, and a lie about sigma
-    hides in it. jamming: noise of the jammer over that of the receiver, as standard deviations. payload_rms: limit on
-    power. observer: radio whose captures are attacked instead of the server's.
-    """
-
-    client: int
-    uplinks: int
-    seed: int = 1
-    symbols: int = 3
-    mu: float = 40.0
-    jammer: JammerRole = JammerRole.NONE
-    jamming: float = 1.2
-    payload_rms: float = 0.2
-    observer: str | None = None
-    sounding_symbols: int = 128
-    quiet_samples: int = 65536
-    first_quiet_samples: int = 2**21
-
-    def sizes(self, clients: int) -> NDArray[np.int64]:
-        """n_i (K,) with which the client has the weight `WEIGHT`, or all of it where it is alone."""
-        sizes = np.ones(clients, np.int64)
-        sizes[self.client] = max(1, round(WEIGHT / (1.0 - WEIGHT) * (clients - 1)))
-        return sizes
-
-    def air(self, numerology: Numerology) -> AirFormat:
-        """A short payload."""
-        return AirFormat(
-            numerology,
-            self.symbols * numerology.coordinates_per_symbol,
-            sounding_symbols=self.sounding_symbols,
-            quiet_samples=self.quiet_samples,
-            first_quiet_samples=self.first_quiet_samples,
-            payload_rms=self.payload_rms,
-        )
-
-    def rules(self, weight: float) -> RadioRules:
-        """Noise for the separation `mu`, of which the jammer has its part."""
-        sigma = weight / self.mu
-        jammed = self.jammer is not JammerRole.NONE
-        own = sigma / math.hypot(1.0, self.jamming) if jammed else sigma
-        return RadioRules(
-            power=PowerSettings(ForNoise(own)),
-            jammer=JammerSettings(self.jammer, sigma) if jammed else JammerSettings(),
-            max_phase_error_rad=0.3,
-            attempts=3,
-            diagnosis=False,
-        )
 
 
 @dataclass(frozen=True)
@@ -118,28 +62,13 @@ class _StillAir:
 
 
 @dataclass(frozen=True)
-class Directions:
-    """changes: (2k, d), orthonormal, the k worst first. templates: the attacker's projections (2k, N) in `window`.
-
-    crosstalk: (2k, 2k), what each projection has of each other change of norm tau, which the attacker knows and
-    subtracts. predicted_mu: for the worst change of norm tau, by linear algebra. window: from the capture's first
-    sample.
-    """
-
-    changes: NDArray[np.float64]
-    templates: NDArray[np.complex128]
-    crosstalk: NDArray[np.float64]
-    window: Window
-    predicted_mu: float
-
-
-@dataclass(frozen=True)
 class Trials:
     """What n uplinks gave. Columns (n, 2k) are changes, the k worst first. share: of tau that each of them has.
 
     present: which were there. samples, cells: the attacker's statistics from the capture and from the sum. energy:
-    where nothing should be (n,). claimed: mu of each uplink by its account (n,). predicted: for the worst change, by
-    linear algebra. mechanism: of the last uplink.
+    where nothing should be (n,). claimed: mu of each uplink by its account (n,). predicted: for the worst changes, by
+    linear algebra (n, k). looks: what each uplink shows of its claim's parts. gains: claimed and true of the worst
+    change, one for each jammer, where they are known. coherent: whether phases are the same in all uplinks.
     """
 
     client: str
@@ -149,8 +78,21 @@ class Trials:
     cells: NDArray[np.float64]
     energy: NDArray[np.float64]
     claimed: NDArray[np.float64]
-    predicted: float
-    mechanism: RoundMechanism
+    predicted: NDArray[np.float64]
+    looks: tuple[Look, ...]
+    gains: tuple[tuple[float, float], ...]
+    coherent: bool = True
+
+    @property
+    def shape(self) -> NDArray[np.float64]:
+        """How the worst changes relate (k,). Where channels were learnt all are taken for equal: what filters err by
+        makes the first of them look worse than they are."""
+        return self.predicted.mean(axis=0) if self.gains else np.ones(self.predicted.shape[1])
+
+    @property
+    def mechanism(self) -> RoundMechanism:
+        """Of the last uplink."""
+        return self.looks[-1].mechanism
 
 
 @dataclass(frozen=True)
@@ -162,8 +104,8 @@ class _Trial:
     cells: NDArray[np.float64]
     energy: float
     claimed: float
-    predicted: float
-    mechanism: RoundMechanism
+    predicted: NDArray[np.float64]
+    look: Look
 
 
 def make_trials(lab: OpenLab, attack: Attack, on_uplink: Callable[[int], None] = lambda done: None) -> Trials:
@@ -176,13 +118,14 @@ class _Attacker:
         self.attack, self.lab = attack, lab
         still = lab if lab.air is None else replace(lab, air=_StillAir(lab.air, BLOCK))
         self.sizes = attack.sizes(len(lab.lab.clients))
-        self.air = attack.air(Numerology(sample_rate_hz=lab.lab.sample_rate_hz))
+        self.air = attack.air
+        self.weight = float(self.sizes[attack.client] / self.sizes.sum())
         self.uplink = RadioUplink(
             still,
             self.air,
             self.sizes,
             CLIP_NORM,
-            attack.rules(float(self.sizes[attack.client] / self.sizes.sum())),
+            attack.rules(self.weight),
             record_bounded=False,
             streams=partial(generator, attack.seed),
         )
@@ -193,6 +136,9 @@ class _Attacker:
         self.lesson = np.zeros(self.air.coordinates, np.float32)
         self.lessons: dict[str | None, list[tuple[Watched, NDArray[np.float32]]]] = {}
         self.learnt: dict[str, Path] = {}
+        self.gains: list[tuple[float, float]] = []
+        # Senders follow the server's oscillator and clock, not an observer's.
+        self.drifts = attack.observer is not None and lab.lab.clock_mode is not ClockMode.SHARED
         if air_of_this_process(lab.air) is None and lab.lab.clock_mode is not ClockMode.SHARED:
             raise ConfigError(f"lab '{lab.lab.name}' has no shared clock: its channels cannot be learnt over uplinks")
         self.share = 1.0 / math.sqrt(2 * CHANGES)
@@ -223,8 +169,10 @@ class _Attacker:
             cells=np.array([row.cells for row in rows]),
             energy=np.array([row.energy for row in rows]),
             claimed=np.array([row.claimed for row in rows]),
-            predicted=max(row.predicted for row in rows),
-            mechanism=rows[-1].mechanism,
+            predicted=np.array([row.predicted for row in rows]),
+            looks=tuple(row.look for row in rows),
+            gains=tuple(self.gains),
+            coherent=not self.drifts,
         )
 
     def _require_jamming(self, mechanism: RoundMechanism) -> None:
@@ -246,15 +194,14 @@ class _Attacker:
             self._exchange(plan, np.zeros(self.air.coordinates))
             return
         if jammer not in self.directions:
-            self._exchange(plan, self._next_lesson())
+            mechanism, _ = self._exchange(plan, self._next_lesson())
             seen = self.watch.take()
             if not self._lesson(jammer, seen):
-                self.directions[jammer] = self._learn(seen)
+                self.directions[jammer] = self._learn(seen, mechanism)
             return
         directions = self.directions[jammer]
         present = self.present[len(self.trials)]
-        change = CLIP_NORM * self.share * (present @ directions.changes)
-        mechanism, values = self._exchange(plan, change)
+        mechanism, values = self._exchange(plan, CLIP_NORM * directions.update(self.share * present))
         self.trials.append(self._trial(self.watch.take(), mechanism, values, present, directions))
 
     def _jamming_name(self, plan: UplinkPlan) -> str | None:
@@ -274,25 +221,21 @@ class _Attacker:
         self.lesson = (drawn * (CLIP_NORM / np.linalg.norm(drawn))).astype(np.float32)
         return self.lesson.astype(np.float64)
 
-    def _learn(self, seen: Watched) -> Directions:
+    def _learn(self, seen: Watched, mechanism: RoundMechanism) -> Directions:
         """The worst changes and the best projections, from what the nodes would have sent in the uplink `seen`."""
         separation = self._separation(seen)
-        predicted, worst = separation.worst(CHANGES)
+        gain = self._gain(separation, mechanism)
+        if gain is not None:
+            self.gains.append(gain)
         random = self.rng.standard_normal((CHANGES, self.air.coordinates))
-        changes = np.linalg.qr(np.concatenate([worst, random]).T)[0].T
-        changes *= np.sign(np.einsum("kd,kd->k", changes, np.concatenate([worst, random])))[:, None]
-        arriving = separation.operator @ changes.T.astype(np.complex64)
-        templates = separation.template(arriving).T.conj()
-        crosstalk = CLIP_NORM * (templates @ arriving).real
-        np.fill_diagonal(crosstalk, 0.0)
-        first = separation.window.start_sample - seen.start_sample
-        return Directions(
-            changes,
-            templates,
-            crosstalk,
-            Window(first, separation.window.count),
-            CLIP_NORM * float(predicted[0]),
-        )
+        return Directions.of(separation, seen.start_sample, random)
+
+    def _gain(self, separation: Separation, mechanism: RoundMechanism) -> tuple[float, float] | None:
+        """Claimed, and the largest singular value of the way through the air in the same units."""
+        if air_of_this_process(self.lab.air) is None:
+            return None
+        nominal = self.weight * mechanism.alpha_u / CLIP_NORM
+        return mechanism.received_gains[self.attack.client], separation.largest_gain() / nominal
 
     def _separation(self, seen: Watched) -> Separation:
         name = self.uplink.cast.clients[self.attack.client]
@@ -307,7 +250,7 @@ class _Attacker:
         """The air itself where it is in this process, else what the lessons taught."""
         if air_of_this_process(self.lab.air) is not None:
             receiver = self.attack.observer or self.uplink.cast.server
-            return simulated_path(self.lab, self.attack.seed, BLOCK, sender, receiver)
+            return simulated_path(self.lab, self.attack.seed, BLOCK, sender, receiver, image=False)
         return self.learnt[sender]
 
     def _lesson(self, jammer: str | None, seen: Watched) -> bool:
@@ -337,17 +280,22 @@ class _Attacker:
         present: NDArray[np.bool_],
         directions: Directions,
     ) -> _Trial:
+        amounts = self.share * present
+        if self.drifts:
+            name = self.uplink.cast.clients[self.attack.client]
+            capture = Window(seen.start_sample, seen.samples.size)
+            directions = directions.followed(seen.clients[name], self._path(name), capture)
         window = directions.window
         inside = slice(window.start_sample, window.start_sample + window.count)
         ratios = mechanism.noise_ratios(self.sizes, Label.CLIENT, Neighbours.ZERO_OUT)
         return _Trial(
             present=present,
-            samples=(directions.templates @ seen.samples[inside]).real - directions.crosstalk @ (self.share * present),
+            samples=directions.statistics(seen.samples, CLIP_NORM * amounts),
             cells=directions.changes @ values,
             energy=empty_energy(seen.samples, inside, self.air.numerology),
             claimed=float(ratios[self.attack.client]),
-            predicted=directions.predicted_mu,
-            mechanism=mechanism,
+            predicted=CLIP_NORM * directions.predicted_mus,
+            look=look(seen.samples, mechanism, self.air, directions.update(amounts), self.weight, self.attack.client),
         )
 
 

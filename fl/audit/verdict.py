@@ -1,7 +1,9 @@
-"""Claimed against measured: every attack on every client and view, and whether any of them refutes the claim.
+"""Claimed against measured: every attack on every client and view, every part of the claim, and whether any of them
+refutes it.
 
 Intervals are those of one attack, 95 %. The verdict allows for there being many: the claim is refuted where one attack
-does so at a level of 5 % divided by their number.
+or one part does so at a level of 5 % divided by their number. A claim that is not refuted need not be shown to hold:
+`below` says of a view whether the best known estimate of the worst direction has its whole interval below the claim.
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fl.audit.estimate import Estimate, estimate_mu
+from fl.audit.estimate import Estimate, estimate_mu, fitted_mu
+from fl.audit.parts import PartFinding, part_findings
 from fl.audit.trials import Trials
 
 LEVEL = 0.05
@@ -53,6 +56,19 @@ class Finding:
         """Measured over claimed."""
         return self.estimate.mu / self.claimed_mu
 
+    @property
+    def proven(self) -> float:
+        """Part of the claim that the attack has reached for certain: the lower end of its interval."""
+        return self.estimate.interval()[0] / self.claimed_mu
+
+    def refutes(self, level: float) -> bool:
+        """See `Estimate.refutes`."""
+        return self.estimate.refutes(self.claimed_mu, level)
+
+    def slack(self, level: float) -> float:
+        """Factor of the claim that is left before it is refuted at this level."""
+        return self.claimed_mu / max(self.estimate.lower(level), 1e-300)
+
     def to_json(self) -> dict[str, Any]:
         """For `airdp validate --json`."""
         return {
@@ -67,21 +83,57 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Validation:
-    """findings: the worst first. predicted: mu of the worst change of each client by linear algebra."""
+class ClientValidation:
+    """One client. findings, parts: those that leave least of the claim first. claimed_mu: rms over the uplinks.
 
+    predicted_mu: of its worst change, by linear algebra. fitted: of the same, from all worst changes together.
+    """
+
+    client: str
+    claimed_mu: float
     findings: tuple[Finding, ...]
-    predicted: dict[str, float]
+    parts: tuple[PartFinding, ...]
+    predicted_mu: float
+    fitted: Estimate
+
+    @property
+    def everything(self) -> tuple[Finding | PartFinding, ...]:
+        """Attacks and parts."""
+        return (*self.findings, *self.parts)
+
+    @property
+    def tightest(self) -> tuple[PartFinding, PartFinding]:
+        """The total noise, and the gain, that leave least of what is claimed of them."""
+        noise = next(found for found in self.parts if found.is_sigma)
+        return noise, next(found for found in self.parts if not found.is_noise)
+
+    @property
+    def below(self) -> bool:
+        """Whether the whole interval of the worst direction's mu lies below the claim, all its trials together."""
+        return self.fitted.interval()[1] < self.claimed_mu
+
+
+@dataclass(frozen=True)
+class Validation:
+    """clients: the worst first."""
+
+    clients: tuple[ClientValidation, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All attacks, the worst first."""
+        every = [found for client in self.clients for found in client.findings]
+        return tuple(sorted(every, key=lambda found: found.proven, reverse=True))
 
     @property
     def level(self) -> float:
-        """At which one attack refutes."""
-        return LEVEL / len(self.findings)
+        """At which one attack or one part refutes."""
+        return LEVEL / sum(len(client.everything) for client in self.clients)
 
     @property
-    def refuted_by(self) -> tuple[Finding, ...]:
-        """Attacks that cannot be explained by a claim that holds."""
-        return tuple(found for found in self.findings if found.estimate.refutes(found.claimed_mu, self.level))
+    def refuted_by(self) -> tuple[Finding | PartFinding, ...]:
+        """What cannot be explained by a claim that holds."""
+        return tuple(found for client in self.clients for found in client.everything if found.refutes(self.level))
 
     @property
     def holds(self) -> bool:
@@ -89,17 +141,19 @@ class Validation:
         return not self.refuted_by
 
     @property
+    def below(self) -> bool:
+        """Whether every client's worst direction is shown to be below its claim, not only not above it."""
+        return all(client.below for client in self.clients)
+
+    @property
     def resolution(self) -> float:
         """By which part sigma would have to be over-stated for these trials to refute the claim; 0 where they do.
 
-        It is the claim's own margin, of upper bounds of gains and lower bounds of noise, and the error of mu.
+        It is the claim's own margin at its smallest, and the error of what was measured.
         """
-        needed = [
-            found.claimed_mu / max(found.estimate.lower(self.level), 1e-300)
-            for found in self.findings
-            if found.direction is not Direction.ENERGY
-        ]
-        return max(0.0, min(needed) - 1.0)
+        attacks = [found.slack(self.level) for found in self.findings if found.direction is not Direction.ENERGY]
+        noise = [found.slack(self.level) for client in self.clients for found in client.parts if found.is_sigma]
+        return max(0.0, min(attacks + noise) - 1.0)
 
     def worst(self, view: View) -> Finding:
         """The most successful attack on a view."""
@@ -107,30 +161,59 @@ class Validation:
 
     def to_json(self) -> dict[str, Any]:
         """For `airdp validate --json`: views, then clients, the worst first."""
-        names = list(dict.fromkeys(found.client for found in self.findings))
         return {
             "verdict": "holds" if self.holds else "refuted",
+            "refuted_by": [found.to_json() for found in self.refuted_by],
             "views": {view.value: self.worst(view).to_json() for view in View},
-            "clients": [
-                {
-                    "client": name,
-                    "predicted_mu": self.predicted[name],
-                    "attacks": [found.to_json() for found in self.findings if found.client == name],
-                }
-                for name in names
-            ],
+            "below_claim": self.below,
+            "clients": [self._client_json(client) for client in self.clients],
             "resolution": self.resolution,
             "trials": min(found.estimate.trials for found in self.findings if found.direction is Direction.WORST),
             "confidence": 1.0 - LEVEL,
             "level_of_one_attack": self.level,
         }
 
+    def _client_json(self, client: ClientValidation) -> dict[str, Any]:
+        refuted = any(found.refutes(self.level) for found in client.everything)
+        return {
+            "client": client.client,
+            "verdict": "refuted" if refuted else "holds",
+            "claimed_mu": client.claimed_mu,
+            "worst_direction": {
+                "measured_mu": client.fitted.mu,
+                "ci": list(client.fitted.interval()),
+                "trials": client.fitted.trials,
+                "below_claim": client.below,
+            },
+            "predicted_mu": client.predicted_mu,
+            "attacks": [found.to_json() for found in client.findings],
+            "parts": [found.to_json() for found in client.parts],
+        }
+
 
 def judge(trials: Sequence[Trials]) -> Validation:
     """From the trials of every client."""
-    findings = [found for made in trials for found in findings_of(made)]
-    findings.sort(key=lambda found: found.ratio, reverse=True)
-    return Validation(tuple(findings), {made.client: made.predicted for made in trials})
+    clients = [_client(made) for made in trials]
+    clients.sort(key=lambda client: client.findings[0].proven, reverse=True)
+    return Validation(tuple(clients))
+
+
+def _client(trials: Trials) -> ClientValidation:
+    half = trials.present.shape[1] // 2
+    findings = sorted(findings_of(trials), key=lambda found: found.proven, reverse=True)
+    parts = sorted(_parts(trials), key=lambda found: found.slack(LEVEL))
+    return ClientValidation(
+        client=trials.client,
+        claimed_mu=findings[0].claimed_mu,
+        findings=tuple(findings),
+        parts=tuple(parts),
+        predicted_mu=float(trials.predicted.max()),
+        fitted=fitted_mu(trials.samples[:, :half], trials.present[:, :half], trials.share, trials.shape),
+    )
+
+
+def _parts(trials: Trials) -> list[PartFinding]:
+    return part_findings(trials.client, trials.looks, trials.gains, coherent=trials.coherent)
 
 
 def findings_of(trials: Trials) -> list[Finding]:

@@ -122,14 +122,14 @@ class JammerMoment:
         self.sends(counted)
         return sum(counts)
 
-    def basis(self, number: int) -> Burst:
-        """What leaves where only the draw `number` is 1 and all others are 0."""
+    def basis(self, number: int, value: complex = 1.0) -> Burst:
+        """What leaves where only the draw `number` is `value` and all others are 0."""
         taken = [0]
 
         def one(count: int) -> NDArray[np.complex64]:
             values = np.zeros(count, np.complex64)
             if 0 <= number - taken[0] < count:
-                values[number - taken[0]] = 1.0
+                values[number - taken[0]] = value
             taken[0] += count
             return values
 
@@ -182,13 +182,11 @@ class Watch:
         """See `Link.ask`."""
         if isinstance(message, Transmit):
             self._remember(node, message)
-        if isinstance(message, MeasureSilence):
-            self._listen_to_silence(message)
         answer = self.link.ask(node, message)
         if isinstance(message, Receive) and isinstance(answer, Received):
             self._received = (message.start_sample, self._capture(message, answer))
-        if isinstance(message, MeasureSilence) and isinstance(answer, Silence) and self.observer is None:
-            self._noise_var_complex = noise_var_complex_from_real(answer.noise.noise_var_real)
+        if isinstance(message, MeasureSilence) and isinstance(answer, Silence):
+            self._noise_var_complex = self._noise_in(answer)
         return answer
 
     concurrent = False
@@ -197,12 +195,12 @@ class Watch:
         """See `Link.ask_all`."""
         return [self.ask(node, message) for node, message in asked]
 
-    def _listen_to_silence(self, order: MeasureSilence) -> None:
-        """The observer's noise, in the silence that the server is about to measure its own in."""
-        if self.observer is not None:
-            samples = self.observer.receive(OBSERVED_SILENCE, order.start_sample).checked(OBSERVED_SILENCE).samples
-            noise = measure_noise(samples, self.numerology)
-            self._noise_var_complex = noise_var_complex_from_real(noise.noise_var_real)
+    def _noise_in(self, silence: Silence) -> float:
+        """Of the receiver: the server's own measurement, or an observer's in the same silence."""
+        if self.observer is None:
+            return noise_var_complex_from_real(silence.noise.noise_var_real)
+        samples = self.observer.receive(OBSERVED_SILENCE, silence.start_sample).checked(OBSERVED_SILENCE).samples
+        return noise_var_complex_from_real(measure_noise(samples, self.numerology).noise_var_real)
 
     def _capture(self, order: Receive, received: Received) -> NDArray[np.complex64]:
         if self.observer is None:

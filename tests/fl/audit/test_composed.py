@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,8 +15,9 @@ from fl.uplink.jammer import JammerRole
 from hardware.lab.file import find_lab
 from hardware.lab.opened import open_lab
 from tests.conftest import Outcome
+from tests.fl.audit.formats import short_format
 
-SMALL = Composition(2, (1,), JammerRole.DEDICATED, symbols=1, first_quiet_samples=2**19)
+SMALL = Composition(2, (1,), JammerRole.DEDICATED, short_format("loopback", first_quiet_samples=2**19))
 
 
 def composed(lab: str, wanted: Composition = SMALL) -> Composed:
@@ -30,6 +30,8 @@ def test_squares_of_mu_add_up_and_the_worst_client_comes_first() -> None:
     assert found.holds
     report = found.to_json()
     assert report["composed"]["client"] == "two"
+    assert report["blocks_above_claim"] == []
+    assert replace(found, attacked=np.array([[0.3, 0.9], [0.4, 1.05]])).above == [2]
     assert report["clients"][1]["claimed"]["mu"] == pytest.approx(5.0)
     assert report["clients"][1]["attacked"]["mu"] == pytest.approx(0.5)
     assert not replace(found, attacked=np.array([[0.3, 1.1], [0.4, 1.1]])).holds
@@ -66,14 +68,13 @@ def test_air_that_is_elsewhere_is_refused() -> None:
         compose(replace(opened, air=None), SMALL)
 
 
-def test_the_command(airdp: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
-    small = partial(Composition, symbols=1, first_quiet_samples=2**19)
-    monkeypatch.setattr("fl.audit.composed.Composition", small)
-    outcome = airdp("validate", "loopback", "--blocks", "1", "--client", "client-3", "--jammer", "none", "--json")
+def test_the_command(command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fl.audit.composed.SYMBOLS", 1)
+    outcome = command("validate", "loopback", "--blocks", "1", "--client", "client-3", "--jammer", "none", "--json")
     assert outcome.code == 0, outcome.err
     found = json.loads(outcome.out)
     assert (found["verdict"], found["blocks"], found["label"]) == ("holds", 1, "paper-claim")
     row = found["clients"][0]
     assert row["client"] == "client-3"
     assert 0 < row["attacked"]["epsilon"] < row["claimed"]["epsilon"]
-    assert airdp("validate", "loopback", "--blocks", "0").code == 2
+    assert command("validate", "loopback", "--blocks", "0").code == 2
