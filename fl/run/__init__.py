@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fl.cluster.access import Access
     from fl.run.apart.attendance import NodesElsewhere
     from fl.run.config import RunConfig
-    from fl.run.runner import RunResult, UplinkMetrics
+    from fl.run.course.metrics import UplinkMetrics
+    from fl.run.course.result import RunResult
 
 
 def run(
@@ -18,6 +20,7 @@ def run(
     resume: bool = False,
     on_uplink: "Callable[[UplinkMetrics], None] | None" = None,
     elsewhere: "NodesElsewhere | None" = None,
+    access: "Access | None" = None,
 ) -> "RunResult":
     """Run an experiment: `config` is a `RunConfig`, a mapping with its sections, or a shipped name or TOML path.
 
@@ -25,7 +28,7 @@ def run(
     `result` the model, its history and what was spent. `overrides` are keys by dotted name, for example
     `{"local.epochs": 5}`. `on_uplink` is called after each uplink. It may be called as often as one likes: without
     `out` each call makes a folder of its own; with the same `out`, `resume=True` returns what is there.
-    `elsewhere`: clients and jammer are processes of their own. Raises
+    `elsewhere`: clients and jammer are processes of their own. `access`: to the cluster of `local.workers`. Raises
     `phy.errors.AirdpError` for anything the caller can mend.
     """
     # Imported here: PyTorch takes seconds to load, and the accounting commands do not need it.
@@ -34,5 +37,10 @@ def run(
 
     resolved = resolve_config(config, overrides)
     return run_experiment(
-        resolved, None if out is None else Path(out), resume=resume, on_uplink=on_uplink, elsewhere=elsewhere
+        resolved,
+        None if out is None else Path(out),
+        resume=resume,
+        on_uplink=on_uplink,
+        elsewhere=elsewhere,
+        access=access,
     )

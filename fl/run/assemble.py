@@ -257,6 +257,7 @@ def radio_rules(config: RunConfig, sizes: NDArray[np.int64]) -> RadioRules:
         max_phase_error_rad=config.radio.max_phase_error_rad,
         attempts=config.radio.attempts,
         diagnosis=config.radio.diagnosis,
+        max_gain_rise_db=config.radio.max_gain_rise_db,
     )
 
 

@@ -118,7 +118,7 @@ def _estimate(
     parts = _reassembled(folder, config, checkpoint)
     hessians = not {"lipschitz", "strong_convexity"} <= set(given)
     places = _places(config, parts.start, checkpoint.model, longest, hessians=hessians)
-    with Workforce(config.local.workers or cores()) as workforce:
+    with Workforce(config.local.threads or cores()) as workforce:
         look = _Look(parts, config.seed, workforce, _Progress(places, len(parts.clients), on_progress))
         views = {place.name: look.at(number, place) for number, place in enumerate(places)}
     seen = list(views.values())

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import RunFolderError
+from hardware.foundation.arrays import read_array as load_array
 from hardware.foundation.documents import parse_json
 from hardware.foundation.durable import write_atomically
 from hardware.recording.model import Recording
@@ -138,14 +139,12 @@ class CaptureFolder:
 def read_array(path: Path) -> NDArray[np.float32]:
     """What `CaptureFolder.write_array` kept."""
     try:
-        with path.open("rb") as stream:
-            values = np.load(stream, allow_pickle=False)
+        values = load_array(path)
         if values.dtype != np.float32 or values.ndim != 1:
             raise ValueError(f"it is {values.dtype} of shape {values.shape}")
-    # The last two: a header that announces more than there is.
-    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
+    except (OSError, ValueError) as error:
         raise RunFolderError(f"{path} cannot be read: {error}") from error
-    return np.asarray(values)
+    return values
 
 
 class Reservations:

@@ -1,7 +1,7 @@
 """How delta is divided: what a mechanism may use, and what is set aside for measured bounds that may fail.
 
 delta = delta_mechanism + delta_bounds. Over radios every uplink rests on measured bounds: the receiver's noise, each
-client's gain, the jammer's, and with a calibration each transmitter's linearity. They may all fail with at most
+client's gain, mirror image and linearity, and the jammer's gain and mirror image. They may all fail with at most
 `privacy.bounds_share` of delta over all M uplinks, which gives the confidence of each. Uplinks that are sent again rest
 on bounds of their own, and are charged beyond that: statements add up what was really authorised.
 """
@@ -50,5 +50,6 @@ def split_delta(config: RunConfig) -> DeltaSplit:
 
 def _bounds_per_uplink(config: RunConfig) -> int:
     jammers = int(config.jammer.role is not JammerRole.NONE)
-    transmitters = config.partition.clients + jammers
-    return 1 + transmitters + (transmitters if config.radio.calibration else 0)
+    # The noise; gain, mirror image and linearity of every client; gain and mirror image of a jammer, and its linearity
+    # by a calibration.
+    return 1 + 3 * config.partition.clients + jammers * (3 if config.radio.calibration else 2)

@@ -15,11 +15,9 @@ audit/*.npz      one per uplink, of a run with canaries, for `airdp audit`
 """
 
 import fcntl
-import glob
 import io
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,8 +30,10 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError, RunFolderError
 from fl.run.config import RunConfig, parse_config
-from hardware.foundation.documents import parse_json, read_arrays, read_json, read_toml
+from hardware.foundation.arrays import read_arrays
+from hardware.foundation.documents import parse_json, read_json, read_toml
 from hardware.foundation.durable import append_durably, make_folders, sync_folder, write_atomically
+from hardware.foundation.scratch import make_locked
 from phy.errors import AirdpError
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ _MEASURED = (
     *("accuracy", "loss", "test_loss", "epsilon", "sigma", "alpha_u", "alpha_cj", "backoff_max", "backed_off"),
     *("clipped", "weight_received", "step_norm", "seconds", "rounds"),
 )
-_TOKEN = 16
-"""Characters that tell scratch folders apart."""
 _MEMORY = "memory."
 """What the names of an algorithm's own arrays begin with in a checkpoint."""
 
@@ -186,7 +184,7 @@ class RunFolder:
             try:
                 arrays = read_arrays(path, ("statistics", "shifts", "sigma"))
                 found.append(UplinkEvidence(arrays["statistics"], arrays["shifts"], float(arrays["sigma"])))
-            except (OSError, TypeError, ValueError, AirdpError) as error:
+            except (OSError, KeyError, TypeError, ValueError, AirdpError) as error:
                 raise RunFolderError(f"{path} cannot be read: {error}") from error
         return found
 
@@ -235,7 +233,7 @@ def created(path: Path) -> Iterator[RunFolder]:
     """
     try:
         make_folders(path.parent)
-        scratch, descriptor = _make_scratch(path)
+        scratch, descriptor = make_locked(path.parent, f".{path.name}.")
     except OSError as error:
         raise RunFolderError(f"cannot make {path}: {error.strerror}; choose another folder with --out") from error
     try:
@@ -251,33 +249,6 @@ def created(path: Path) -> Iterator[RunFolder]:
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
-    finally:
-        os.close(descriptor)
-
-
-def _make_scratch(path: Path) -> tuple[Path, int]:
-    """A folder beside `path`, as open to others as the user's umask says, and the lock that says that it is in use."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.{'?' * _TOKEN}/"):
-        _remove_unused(left)
-    scratch = path.parent / f".{path.name}.{secrets.token_hex(_TOKEN // 2)}"
-    scratch.mkdir()
-    descriptor = os.open(scratch, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return scratch, descriptor
-
-
-def _remove_unused(scratch: Path) -> None:
-    """Remove what a killed process was filling; one that is being filled, or is not this user's, stays."""
-    try:
-        descriptor = os.open(scratch, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_uid == os.geteuid():
-            shutil.rmtree(scratch, ignore_errors=True)
-    except BlockingIOError:
-        return
     finally:
         os.close(descriptor)
 

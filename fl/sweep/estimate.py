@@ -1,7 +1,8 @@
 """A mean over trials with its uncertainty.
 
 Every interval is Student's t interval of a mean at 95 %: it says how well the mean is known, not how far trials
-scatter. One trial has no interval.
+scatter. One trial has no interval; that of two is nine times as wide as they differ and says nothing, so it is not
+stated either.
 """
 
 from collections.abc import Sequence
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+LEAST_TRIALS = 3
+"""For an interval."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean of `count` values; half: half the width of its interval, None for one value or where one is infinite."""
+    """A mean of `count` values; half: half the width of its interval, None for fewer than three values or where one is
+    infinite."""
 
     mean: float
     half: float | None
@@ -41,7 +45,7 @@ class Estimate:
 def half_width(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Half the width of the interval of each column's mean, for `values` (trials, columns); NaN where there is none."""
     count = len(values)
-    if count < 2:
+    if count < LEAST_TRIALS:
         return np.full(values.shape[1], np.nan)
     finite = np.isfinite(values).all(axis=0)
     spread = np.where(finite, values, 0.0).std(axis=0, ddof=1)

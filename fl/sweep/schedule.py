@@ -12,14 +12,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from fl.cluster.access import Access
+from fl.cluster.connection import dask_log, remote_workers, worker_threads
 from fl.errors import ConfigError, RunFolderError, SweepError
 from fl.learning.workforce import cores
 from fl.run.assemble import assemble
+from fl.run.cluster.agreement import check_workers
+from fl.run.cluster.expectation import Expected, expect
 from fl.run.config import RunConfig, UplinkKind
 from fl.run.folder import RunFolder, created, is_unused, locked
-from fl.sweep.cluster import Access, DaskCrew, check_workers, dask_log, remote_workers, worker_threads
+from fl.sweep.cluster import DaskCrew
 from fl.sweep.crew import Crew
-from fl.sweep.expectation import Expected, expect
 from fl.sweep.local import local_crew
 from fl.sweep.plan import LOG_FILE, PLAN_FILE, Point, SweepFolder, SweepPlan
 from fl.sweep.session import Session, SweepProgress

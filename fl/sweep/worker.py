@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl.errors import RunFolderError, SweepError
+from fl.run.cluster.expectation import Expected, difference
 from fl.run.config import RunConfig
 from fl.run.folder import RunFolder
-from fl.sweep.expectation import Expected, difference
 from fl.sweep.plan import TIMING_FILE
 from phy.errors import AirdpError
 
 if TYPE_CHECKING:
-    from fl.run.runner import UplinkMetrics
+    from fl.run.course.metrics import UplinkMetrics
 
 _PATIENCE_S = 300.0
 """How long to wait for whoever else is in a trial's folder without seeing it advance."""

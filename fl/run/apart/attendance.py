@@ -23,12 +23,16 @@ Said = Callable[[Sequence[NodeState]], None]
 
 @dataclass(frozen=True)
 class NodesElsewhere:
-    """How nodes are reached. listen: tcp://ADDRESS:PORT of this machine. keys: folder. wait_s: for all to join."""
+    """How nodes are reached. listen: tcp://ADDRESS:PORT of this machine. keys: folder. wait_s: for all to join.
+
+    answer_s: for an answer to what takes no time, at least three of the lab's own time-outs. train_s: for an update.
+    """
 
     listen: str
     keys: Path
     wait_s: float = 60.0
     train_s: float = 3600.0
+    answer_s: float = 10.0
     said: Said = lambda nodes: None
     listening: Callable[[str], None] = lambda endpoint: None
 
@@ -61,7 +65,7 @@ def attending(config: RunConfig, elsewhere: NodesElsewhere) -> Iterator[Attendan
     cast = cast_of(lab, config.jammer.role)
     roles = {radio.name: radio.role.value for radio in lab.radios if radio.name in cast.transmitters}
     expected = Expected(roles, public_keys(elsewhere.keys), lab_digest(lab))
-    limits = TimeLimits(answer_s=max(10.0, 3 * lab.timeout_s), train_s=elsewhere.train_s)
+    limits = TimeLimits(answer_s=max(elsewhere.answer_s, 3 * lab.timeout_s), train_s=elsewhere.train_s)
     with Switchboard(elsewhere.listen, load_keys(elsewhere.keys, lab.ps.name), expected, limits) as switchboard:
         elsewhere.listening(switchboard.endpoint)
         switchboard.gather(elsewhere.wait_s, elsewhere.said)

@@ -15,8 +15,9 @@ from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from fl.run import run
 from fl.run.config import load_config, parse_config
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import FINISHED, RunResult
 from fl.run.folder import RunFolder
-from fl.run.runner import FINISHED, RunResult, UplinkMetrics
 from phy.errors import AirdpError
 
 Tiny = Callable[..., dict[str, Any]]

@@ -15,9 +15,9 @@ import fl.run.recorder
 from fl.errors import ConfigError, RunFolderError
 from fl.run import run
 from fl.run.config import parse_config
+from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder
 from fl.run.replay import replay
-from fl.run.runner import FINISHED
 from hardware.lab.file import find_lab
 from hardware.radio.errors import HardwareError, RxOverflowError
 from hardware.recording.sigmf_files import read_recording
@@ -79,13 +79,13 @@ def test_the_official_validator_passes_and_everything_is_marked(recorded: Path) 
 
 
 def test_a_mark_is_on_the_signal_that_it_names(recorded: Path) -> None:
-    """A sounding is 20 dB above the silence, whatever the channel's draw."""
+    """A sounding is 18 dB above the silence, whatever the channel's draw."""
     read = sigmf.fromfile(recorded / "captures" / "uplink-0001-1-ps.sigmf-meta")
     power = {}
     for mark in read.get_annotations():
         start = mark["core:sample_start"]
         power[mark["core:label"]] = float(np.mean(np.abs(read[start : start + mark["core:sample_count"]]) ** 2))
-    assert all(value > 100 * power["silence"] for label, value in power.items() if label.startswith("sounding"))
+    assert all(value > 63 * power["silence"] for label, value in power.items() if label.startswith("sounding"))
 
 
 def test_recording_changes_nothing(recorded: Path, tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def config_of(**sections: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("sections", "bounds"),
     [
-        # The noise, five clients; a jammer; and with a calibration the linearity of each transmitter.
-        ({}, 6),
-        ({"jammer": {"role": "dedicated"}}, 7),
-        ({"jammer": {"role": "dedicated"}, "radio": {"calibration": "lab.json"}}, 13),
+        # The noise; gain, image and linearity of five clients; a jammer's gain; and its linearity, by a calibration.
+        ({}, 16),
+        ({"jammer": {"role": "dedicated"}}, 18),
+        ({"jammer": {"role": "dedicated"}, "radio": {"calibration": "lab.json"}}, 19),
     ],
 )
 def test_all_bounds_of_all_uplinks_fail_with_the_share(sections: dict[str, Any], bounds: int) -> None:
@@ -60,7 +60,7 @@ def test_nothing_is_set_aside_where_nothing_is_measured() -> None:
 
 def test_a_confidence_by_hand_is_charged_as_it_is() -> None:
     split = split_delta(config_of(radio={"confidence": 0.999}))
-    assert split.bounds == pytest.approx(30 * 6 * 1e-3)
+    assert split.bounds == pytest.approx(30 * 16 * 1e-3)
     assert split.confidence == 0.999
 
 
@@ -76,7 +76,14 @@ def test_a_run_charges_its_bounds_and_meets_its_target(tmp_path: Path, command: 
     result = run(sections_of(), tmp_path / "run")
     said, header = result.privacy[0], read_ledger(tmp_path / "run" / "ledger.jsonl").header
     assert said.delta_bounds == pytest.approx(1e-6)
-    assert set(said.bounds or ()) == {"noise", "client gains", "jammer gain"}
+    assert set(said.bounds or ()) == {
+        "noise",
+        "client gains",
+        "client images",
+        "jammer gain",
+        "jammer image",
+        "linearity",
+    }
     target = RunConfig().privacy.epsilon
     assert said.epsilon[Accountant.PAPER] <= target * (1 + 1e-9)
     assert (header.view, header.jammer, header.delta_bounds) == (

@@ -113,6 +113,42 @@ def test_no_epsilon_without_what_it_means(folder: RunFolder, drawn: dict[str, Fi
         assert part in title
 
 
+def test_what_was_wanted_and_spent_stands_beside_what_was_learned(folder: RunFolder, drawn: dict[str, Figure]) -> None:
+    figures.draw_run(folder)
+    wanted, rows = folder.config().privacy.epsilon, folder.metrics()
+    target = next(line for line in drawn["privacy"].axes[0].lines if "target" in str(line.get_label()))
+    assert list(np.asarray(target.get_ydata())) == [wanted, wanted]
+    assert f"{wanted:g} (paper-claim, paper)" in str(target.get_label())
+    top = drawn["learning"].axes[-1]
+    assert "epsilon spent (paper-claim, paper)" in top.get_xlabel()
+    assert [label.get_text() for label in top.get_xticklabels()] == [f"{row['epsilon']:.3g}" for row in rows]
+    assert list(top.get_xticks()) == [1, 2, 3]
+
+
+def test_back_off_and_the_jammers_amplitude_have_axes_of_their_own(folder: RunFolder, drawn: dict[str, Figure]) -> None:
+    figures.draw_run(folder)
+    labels = [panel.get_ylabel() for panel in drawn["power"].axes]
+    assert len(labels) == len(set(labels)) == 3
+    assert [len(panel.lines) for panel in drawn["power"].axes] == [3, 1, 1]
+
+
+def test_infinite_epsilon_is_said_in_words(tmp_path: Path, tiny: Tiny, drawn: dict[str, Figure]) -> None:
+    run(tiny(uplink={"kind": "ideal", "uplinks": 2}), tmp_path / "run")
+    panel = drawn["privacy"].axes[0]
+    assert [text.get_text() for text in panel.texts] == ["epsilon is infinite"]
+    assert any(": infinite" in str(line.get_label()) for line in panel.lines)
+    top = drawn["learning"].axes[-1]
+    assert [label.get_text() for label in top.get_xticklabels()] == ["infinite", "infinite"]
+
+
+def test_epsilon_that_becomes_infinite_is_drawn_until_then() -> None:
+    figure = Figure()
+    panel = figure.add_subplot()
+    figures._curve(panel, [1.0, 2.0, np.inf], "-", "blue", "record, exact")
+    assert str(panel.lines[0].get_label()) == "record, exact: infinite from transmission 3 on"
+    np.testing.assert_array_equal(np.asarray(panel.lines[0].get_ydata()), [1.0, 2.0, np.nan])
+
+
 def test_transmissions_that_were_charged_twice_are_in_the_picture(folder: RunFolder, drawn: dict[str, Figure]) -> None:
     """Privacy is drawn from the ledger, so a repeated uplink shows, and the curve ends where the ledger ends."""
     from fl.privacy.ledger import Ledger

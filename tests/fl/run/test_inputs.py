@@ -14,9 +14,10 @@ from torch import nn
 from fl.errors import RunFolderError
 from fl.run import run
 from fl.run.config import parse_config
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder
 from fl.run.inputs import gather
-from fl.run.runner import FINISHED, UplinkMetrics
 from fl.versions import source_commit, versions
 from hardware.lab.file import find_lab, load_lab, parse_lab
 from tests.fl.nodes.small_runs import small_run

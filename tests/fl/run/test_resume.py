@@ -15,7 +15,6 @@ import pytest
 import fl.privacy.ledger
 import fl.run.figures
 import fl.run.learner
-import fl.run.runner
 from fl.errors import LedgerError, RunFolderError
 from fl.learning.local import LocalTraining
 from fl.privacy.accountant import Accountant
@@ -23,8 +22,9 @@ from fl.privacy.ledger import Ledger, LedgerContents, read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.statement import state_privacy
 from fl.run import run
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import FINISHED, RunResult
 from fl.run.folder import Checkpoint, RunFolder
-from fl.run.runner import FINISHED, RunResult, UplinkMetrics
 from fl.uplink.contract import Aggregate, Updates, UplinkPlan
 from fl.uplink.symbol import SymbolUplink
 from hardware.foundation.durable import AppendOnlyFile

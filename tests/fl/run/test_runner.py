@@ -21,8 +21,9 @@ from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 from fl.run import run
 from fl.run.config import load_config, parse_config
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import BUDGET_SPENT, FINISHED, RunResult
 from fl.run.folder import RunFolder
-from fl.run.runner import BUDGET_SPENT, FINISHED, RunResult, UplinkMetrics
 from fl.uplink.contract import Aggregate
 from fl.uplink.symbol import SymbolUplink
 from phy.errors import AirdpError

@@ -3,7 +3,6 @@
 import json
 import re
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import tomli_w
 
-import fl.sweep.cluster
+import fl.cluster.connection
+from fl.cluster.access import Access
 from fl.errors import ConfigError, RunFolderError, SweepError
 from fl.privacy.ledger import read_ledger
 from fl.run import run
+from fl.run.cluster.expectation import expect
 from fl.run.folder import RunFolder, locked
-from fl.sweep.cluster import Access
-from fl.sweep.expectation import expect
 from fl.sweep.plan import SweepFolder, load_plan
 from fl.sweep.schedule import run_sweep
 from fl.sweep.session import SweepProgress
 from tests.conftest import TINY, Outcome
+from tests.dask_commands import make_certificates
 from tests.fl.cli.test_bad_input import assert_refused
 
 if TYPE_CHECKING:
@@ -88,10 +88,8 @@ def test_a_sweep_is_the_runs_of_its_grid(command: Command, cluster: str, grid: P
         assert point["trials"] == [1, 2]
         assert point["model_sha256"] == [result.model_sha256 for result in results]
         assert point["accuracy"] == pytest.approx(statistics.fmean(accuracies))
-        # Two values: half the width is t times half their distance.
-        assert point["accuracy_interval_95"] == pytest.approx(
-            12.7062 * abs(accuracies[0] - accuracies[1]) / 2, rel=1e-4, abs=1e-12
-        )
+        # The interval of two is so wide that it says nothing.
+        assert point["accuracy_interval_95"] is None
         for accountant, epsilon in point["epsilon"].items():
             assert epsilon == max(result.to_json()["epsilon"][accountant] for result in results)
         assert (point["label"], point["neighbours"], point["delta"]) == ("paper-claim", "zero-out", 1e-5)
@@ -131,7 +129,7 @@ def test_a_sweep_for_people_tells_what_its_numbers_mean(command: Command, cluste
         "Two algorithms",
         "FedAvg",
         "FedProx",
-        " ± ",
+        "from 3 trials on",
         "paper-claim",
         "1e-05",
         "zero-out",
@@ -195,7 +193,7 @@ def test_progress_is_told_in_uplinks_with_the_time_that_remains(cluster: str, gr
         if now.remaining_seconds
     ]
     assert len(ratios) > 1
-    assert statistics.median(ratios) == pytest.approx(1, rel=0.1)
+    assert statistics.median(ratios) == pytest.approx(1, rel=0.3)
 
 
 def test_resumed_progress_starts_where_the_trials_are(cluster: str, grid: Path, out: Path) -> None:
@@ -335,20 +333,13 @@ def test_what_a_sweep_refuses(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("AIRDP_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
+    monkeypatch.setattr(fl.cluster.connection, "ANSWER_S", 0.5)
     refused([grid, *options], *parts)
 
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As docs/security.md has it: one certificate, which is its own authority."""
-    folder = tmp_path_factory.mktemp("tls")
-    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=airdp", "-days", "1"]
-    subprocess.run(
-        ["openssl", *made, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True
-    )
-    (folder / "ca.pem").write_bytes((folder / "cert.pem").read_bytes())
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
 def test_a_cluster_over_tls_and_who_has_no_certificate(
@@ -381,10 +372,10 @@ def test_a_cluster_over_tls_and_who_has_no_certificate(
         for stranger in (Security(), Security.temporary()):
             with pytest.raises((OSError, TypeError, RuntimeError, ValueError)):
                 Client(address, security=stranger, timeout=2, set_as_default=False)
-        monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 2.0)
+        monkeypatch.setattr(fl.cluster.connection, "ANSWER_S", 2.0)
         without = command("sweep", grid, "--trials", 1, "--cluster", address, "--out", out)
         assert_refused(without, f"no Dask scheduler answers at '{address}'")
-        monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 30.0)
+        monkeypatch.setattr(fl.cluster.connection, "ANSWER_S", 30.0)
         done = command(
             "sweep", grid, "--trials", 1, "--cluster", address, "--tls", certificates, "--out", out, "--json"
         )
@@ -402,7 +393,7 @@ def test_another_server_than_a_scheduler(
 
     from distributed import Client
 
-    monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
+    monkeypatch.setattr(fl.cluster.connection, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         refused([grid, "--out", out, "--insecure", "--cluster", address], "no Dask scheduler answers at", "waited")
@@ -417,7 +408,7 @@ def test_another_server_than_a_scheduler(
 def test_clusters_without_the_right_workers(
     refused: Callable[..., None], grid: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fl.sweep.cluster, "ANSWER_S", 0.5)
+    monkeypatch.setattr(fl.cluster.connection, "ANSWER_S", 0.5)
     with make_cluster(n_workers=0) as made:
         address = made.scheduler_address
         refused(

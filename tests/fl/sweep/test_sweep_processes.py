@@ -20,15 +20,16 @@ import tomli_w
 from distributed import Client
 
 import fl.sweep.session
+from fl.cluster.access import Access
 from fl.errors import SweepError
 from fl.privacy.ledger import read_ledger
 from fl.run import run
-from fl.sweep.cluster import Access
 from fl.sweep.plan import SweepFolder, load_plan
 from fl.sweep.schedule import run_sweep
 from fl.sweep.session import SweepProgress
 from fl.sweep.summary import summarise_sweep
-from tests.conftest import REPOSITORY, START, Outcome
+from tests.conftest import START, Outcome
+from tests.dask_commands import ENVIRONMENT, dask, gone
 
 # Most of the time goes into starting Python with PyTorch in each process, which takes long on a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -54,7 +55,6 @@ point = [
 """
 TRIALS = [f"{name}/trial-0{number}" for name in ("fedavg", "fedprox") for number in (1, 2)]
 ONE_EACH = ("--jobs", "1", "--trials", "1")
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
 
 @pytest.fixture(scope="module")
@@ -120,11 +120,6 @@ def started(home: Path, out: Path) -> Iterator[Sweep]:
 def workers_of(pid: int) -> list[psutil.Process]:
     children = psutil.Process(pid).children(recursive=True)
     return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
-
-
-def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=10)
-    return not alive
 
 
 def uplinks_of(out: Path, trial: str) -> int:
@@ -252,28 +247,6 @@ def test_workers_do_not_outlive_a_sweep_that_is_killed(home: Path) -> None:
             assert [one for one in process.net_connections("unix") if one.laddr] == []
         sweep.process.kill()
         assert gone(workers)
-
-
-@contextmanager
-def dask(*arguments: str, folder: Path) -> Iterator[psutil.Process]:
-    """A command of Dask's, as one starts it on the machines of a cluster."""
-    with (folder / f"{arguments[0]}-{time.monotonic_ns()}.log").open("wb") as log:
-        process = psutil.Popen(
-            [sys.executable, "-m", "dask", *arguments, "--no-dashboard"],
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            env=ENVIRONMENT,
-        )
-    children: list[psutil.Process] = []
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            children = process.children(recursive=True)
-            process.kill()
-        process.wait()
-        assert gone(children)
 
 
 def test_on_a_cluster_that_loses_a_machine_and_then_its_scheduler(

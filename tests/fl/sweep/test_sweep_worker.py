@@ -16,9 +16,9 @@ import pytest
 import fl.sweep.worker
 from fl.privacy.ledger import read_ledger
 from fl.run import run
+from fl.run.cluster.expectation import expect
 from fl.run.config import RunConfig, parse_config
 from fl.run.folder import RunFolder
-from fl.sweep.expectation import expect
 from fl.sweep.worker import Ending, Failed, Finished, Stopped, TrialTask, run_trial
 
 pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting")

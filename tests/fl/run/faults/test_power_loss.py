@@ -18,8 +18,8 @@ import pytest
 from fl.errors import LedgerError, RunFolderError
 from fl.privacy.ledger import Ledger, read_ledger
 from fl.run import run
+from fl.run.course.result import RunResult
 from fl.run.folder import RunFolder
-from fl.run.runner import RunResult
 from fl.uplink.contract import Aggregate, Updates, UplinkPlan
 from fl.uplink.symbol import SymbolUplink
 

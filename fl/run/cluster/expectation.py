@@ -1,4 +1,4 @@
-"""What all machines of a sweep must have in common, so that results do not depend on which of them made a trial."""
+"""What all machines of a cluster must have in common, so that results do not depend on which of them made what."""
 
 import hashlib
 import platform
@@ -16,7 +16,7 @@ from phy.errors import AirdpError
 
 @dataclass(frozen=True)
 class Expected:
-    """What a worker must have in common with the machine that started the sweep.
+    """What a worker must have in common with the machine that asks.
 
     software: (name, version) pairs. code_sha256: of airdp's sources. parts_sha256: of what `config` is assembled to.
     update_sha256: of what a client makes of that in an epoch.
@@ -82,15 +82,15 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def find_fault(expected: Sequence[Expected], probe: Path) -> str | None:
-    """What is wrong with this worker, None where nothing is. probe: a file that it must see."""
-    if not probe.exists():
+def find_fault(expected: Sequence[Expected], probe: Path | None) -> str | None:
+    """What is wrong with this worker, None where nothing is. probe: a file that it must see, if any."""
+    if probe is not None and not probe.exists():
         return f"does not see {probe.parent}: put --out into a folder that all machines share"
     return next((fault for one in expected if (fault := difference(one)) is not None), None)
 
 
 def difference(expected: Expected) -> str | None:
-    """Where this machine is unlike the one that started the sweep, None where it is not."""
+    """Where this machine is unlike the one that asks, None where it is not."""
     here = software()
     others = [
         f"{name} {found}, not {wanted}"
@@ -108,5 +108,5 @@ def difference(expected: Expected) -> str | None:
     if parts_sha256 != expected.parts_sha256:
         return f"finds other data, another lab or another input file for point '{expected.name}': give all the same"
     if update_sha256 != expected.update_sha256:
-        return f"rounds otherwise at point '{expected.name}': start the sweep on a machine of the workers' kind"
+        return f"rounds otherwise at point '{expected.name}': start it on a machine of the workers' kind"
     return None

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fl.run.cluster.expectation import Expected, expect, find_fault, software, sources_sha256
 from fl.run.config import RunConfig, parse_config
-from fl.sweep.expectation import Expected, expect, find_fault, software, sources_sha256
 
 pytestmark = pytest.mark.usefixtures("no_figures", "no_waiting")
 
