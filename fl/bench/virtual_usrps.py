@@ -1,5 +1,6 @@
 """How many samples per second virtual USRPs stream, through libuhd on the same machine, and whether they keep time."""
 
+import math
 import shutil
 import statistics
 import threading
@@ -32,7 +33,8 @@ _WAIT_S = 10.0
 
 @dataclass(frozen=True)
 class Streaming:
-    """samples: of each of `streams`. elapsed_s: from their first tick. errors: what libuhd reported, by name."""
+    """samples: of each of `streams`, after the first block. elapsed_s: from when that had come. errors: what libuhd
+    reported, by name."""
 
     streams: int
     samples: int
@@ -56,16 +58,16 @@ def stream(rate_hz: float, samples: int, *, paced: bool) -> Streaming:
             start = boxes[0].get_time_now() + uhd.types.TimeSpec(_LEAD_S)
             jobs = [job(uhd, box, start, samples, errors) for box in boxes for job in (_Receiver, _Sender)]
             threads = [threading.Thread(target=job.run, daemon=True) for job in jobs]
-            began_s = time.perf_counter()
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
-            elapsed_s = time.perf_counter() - began_s - _LEAD_S
+            ended_s = time.perf_counter()
+            elapsed_s = ended_s - min((job.began_s for job in jobs if isinstance(job, _Receiver)), default=ended_s)
         finally:
             # libuhd must be done with the boxes before they are gone.
             jobs, boxes = [], []
-    return Streaming(2 * len(server.uris), samples, elapsed_s, errors)
+    return Streaming(2 * len(server.uris), samples - _BLOCK, elapsed_s, errors)
 
 
 def _open(uhd: Any, uri: str, rate_hz: float) -> Any:
@@ -81,9 +83,12 @@ def _open(uhd: Any, uri: str, rate_hz: float) -> Any:
 
 
 class _Receiver:
+    """began_s: when its first block had come; never, where none did."""
+
     def __init__(self, uhd: Any, box: Any, start: Any, samples: int, errors: dict[str, int]) -> None:
         self._uhd, self._start, self._samples, self._errors = uhd, start, samples, errors
         self._stream = box.get_rx_stream(uhd.usrp.StreamArgs("sc16", "sc16"))
+        self.began_s = math.inf
 
     def run(self) -> None:
         """Receive from the tick on."""
@@ -97,6 +102,7 @@ class _Receiver:
             if not came:
                 break
             got += came
+            self.began_s = min(self.began_s, time.perf_counter())
         self._stream.issue_stream_cmd(self._uhd.types.StreamCMD(self._uhd.types.StreamMode.stop_cont))
 
 
@@ -147,7 +153,7 @@ def virtual_usrps(repeats: int, paced_s: float = 30.0) -> Measurement:
     if lost:
         raise HardwareError(f"a stream in lockstep lost something: {lost}")
     paced = stream(_PACED_RATE_HZ, round(paced_s * _PACED_RATE_HZ), paced=True)
-    reference_s = runs[0].streams * samples / WANTED_RATE_HZ
+    reference_s = runs[0].streams * runs[0].samples / WANTED_RATE_HZ
     return Measurement.of(
         [(run.elapsed_s, reference_s) for run in runs],
         workload="4 virtual N210s that send and receive, frames of 8000 bytes, Rayleigh, noise, server and clients",
@@ -155,6 +161,7 @@ def virtual_usrps(repeats: int, paced_s: float = 30.0) -> Measurement:
         facts={
             "msps_total_lockstep": round(statistics.median(run.total_rate_hz for run in runs) / 1e6, 2),
             "paced_s": paced_s,
+            "paced_took_s": round(paced.elapsed_s + _BLOCK / _PACED_RATE_HZ, 2),
             "paced_errors": sum(paced.errors.values()),
             "paced_errors_by_name": ", ".join(f"{name} {count}" for name, count in paced.errors.items()) or "none",
             "cores": cores(),

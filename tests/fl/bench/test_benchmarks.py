@@ -1,5 +1,6 @@
 """The command: which benchmarks it runs, and what it says where one cannot."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,10 +17,16 @@ from tests.conftest import Outcome
 MADE = Measurement("work", "plain", 1.0, 2.0, 0.5, 0.4, 0.6, 7)
 
 
+OTHERS = ("flower-round", "record-step")
+"""Whose reference is a package that the set-up does not install."""
+
+
 @pytest.fixture
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each benchmark as it is, but for what it measures."""
     table = {name: replace(benchmark, measure=lambda repeats: MADE) for name, benchmark in BENCHMARKS.items()}
+    # As if the other frameworks were here.
+    table |= {name: replace(table[name], missing=lambda: None) for name in OTHERS}
     monkeypatch.setattr(bench, "BENCHMARKS", table)
 
 
@@ -76,3 +83,15 @@ def test_without_libiio_its_benchmark_is_skipped_or_refused(
     assert "virtual-pluto" not in outcome.json
     assert "local-round" in outcome.json
     assert "virtual-pluto is skipped" in outcome.err
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_without_a_framework_its_benchmark_says_how_to_install_it(
+    name: str, command: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    absent = ("opacus", "flwr", "ray")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name in absent else find(name, *rest))
+    refused = command("bench", name)
+    assert (refused.code, refused.out) == (2, "")
+    assert "pip install" in refused.err

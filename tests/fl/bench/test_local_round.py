@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fl.bench.benchmarks import BENCHMARKS
-from fl.bench.local_round import LocalRound
+from fl.bench.training.local_round import LocalRound
 from fl.learning.data.partition import partition_by_class
 from fl.learning.model import build_mlp, flatten
 from fl.learning.settings import LocalSettings

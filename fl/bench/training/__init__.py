@@ -1,0 +1,1 @@
+"""Local training against PyTorch's plain loop and against other frameworks."""
