@@ -19,7 +19,7 @@ COMMANDS = {
     "run": ("experiments", "run an experiment, or resume one"),
     "sweep": ("experiments", "run a grid of experiments, each several times, on all cores or a cluster"),
     "reproduce": ("experiments", "the paper's experiments: sweep and report in one"),
-    "account": ("privacy", "epsilon of M equal uplinks under every accountant"),
+    "account": ("privacy", "epsilon of M equal uplinks with given noise"),
     "jammer": ("privacy", "how much noise a jammer must add"),
     "calibrate": ("labs", "measure a lab's noise and links, or check a record of them"),
     "validate": ("labs", "attack a lab's privacy claim: claimed against measured separation of neighbours"),
@@ -35,6 +35,7 @@ COMMANDS = {
     "node": ("nodes", "take part in a run as a client or the jammer, beside one radio"),
     "keys": ("nodes", "make or list the keys by which nodes know each other"),
     "lab": ("nodes", "start all nodes of a lab on this machine, and a run over them"),
+    "flower": ("experiments", "run a Flower app over the air, and take everything down again"),
     "flowgraph": ("labs", "list or run the GNU Radio flowgraphs"),
     "bench": ("experiments", "measure speed against a reference in the same run"),
     "configs": ("experiments", "list the configs that ship with airdp"),
@@ -90,14 +91,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_one_place()
     except ShadowedPackageError as error:
         return _refuse(error)
+    from hardware.foundation.file_errors import described
     from hardware.radio.termination import orderly_termination
     from phy.errors import AirdpError
 
+    _open_standard_streams()
     try:
         given = sys.argv[1:] if arguments is None else arguments
         named = next((word for word in given if word in COMMANDS), "")
         parser = build_parser(named)
-        options = parser.parse_args(arguments)
+        options, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            # Of the command's own help: argparse would name that of `airdp`.
+            program = f"airdp {options.command}" if options.command else "airdp"
+            parser.exit(2, f"{program}: error: unrecognized arguments: {' '.join(unknown)}; see {program} --help\n")
         if options.call is None:
             parser.print_help()
             return 0
@@ -114,9 +121,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        # A full or failing disk, most likely.
-        return _refuse(error)
+        # A full or failing disk, most likely; what is written to files names them.
+        if error.filename is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _refuse(RuntimeError(f"{'' if error.filename else 'cannot write the output: '}{described(error)}"))
     return code
+
+
+def _open_standard_streams() -> None:
+    """Give each standard stream that was closed (`airdp ... >&-`) to the null device.
+
+    The next file that is opened would get its number otherwise, a ledger perhaps, and all that is printed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - a stream of the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - a stream of the process
 
 
 @contextmanager

@@ -14,8 +14,15 @@ from fl.privacy.accountant import Accountant
 from fl.privacy.sensitivity import Label
 from fl.privacy.statement import PrivacyStatement
 
-RESULTS = Console(highlight=False)
-PROGRESS = Console(stderr=True, highlight=False)
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader has gone: for `fl.cli.main` to see, which knows that this is no failure."""
+        raise BrokenPipeError
+
+
+RESULTS = _Console(highlight=False)
+PROGRESS = _Console(stderr=True, highlight=False)
 LABEL_NOTES = {
     Label.PAPER_CLAIM: "paper-claim: as published; not proven for several local SGD steps with update clipping",
     Label.RECORD: "record: holds for one record of one client; earned by local.mode = 'record' only",
@@ -42,16 +49,15 @@ def print_privacy(statements: Sequence[PrivacyStatement]) -> None:
     """Epsilon by label and accountant, between a line and notes with all that must be read with it."""
     first = statements[0]
     RESULTS.print(f"epsilon for {first.conditions}", soft_wrap=True)
-    table = Table()
-    table.add_column("label")
-    table.add_column("back-off")
-    for accountant in first.epsilon:
-        table.add_column(accountant.value, justify="right")
+    # A column a label: however many accountants there are, it fits a terminal of 80 columns.
+    table = Table("accountant", "back-off")
     for statement in statements:
-        table.add_row(statement.label.value, "as sent", *(shown(value) for value in statement.epsilon.values()))
-        table.add_row(
-            "", "s = 1", *(shown(value) for value in statement.epsilon_without_backoff.values()), end_section=True
-        )
+        table.add_column(statement.label.value, justify="right", no_wrap=True)
+    for accountant in first.epsilon:
+        as_sent = (shown(statement.epsilon[accountant]) for statement in statements)
+        without = (shown(statement.epsilon_without_backoff[accountant]) for statement in statements)
+        table.add_row(accountant.value, "as sent", *as_sent)
+        table.add_row("", "s = 1", *without, end_section=True)
     RESULTS.print(table)
     for note in (*(LABEL_NOTES[statement.label] for statement in statements), *first.notes):
         RESULTS.print(note, soft_wrap=True)

@@ -8,6 +8,6 @@ The run does not know of it. It writes its folder as always; the page is a proce
     beside    the process beside a run
     static/   page.html, page.css, page.js; uPlot 1.6.32 (MIT, uPlot.LICENSE) draws the curves
 
-Folders may be a stranger's: files are read within bounds (`fl.inspect.bounded_files`), no code of theirs is imported,
+Folders may be a stranger's: files are read within bounds (`hardware.foundation`), no code of theirs is imported,
 and the page shows text as text.
 """

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fl.errors import ConfigError
-from hardware.foundation.child_processes import child_environment
+from hardware.foundation.child_processes import end_module, start_module
 
+_END_S = 10.0
 _NICE = 10
 """Of the page's process: where cores are few the run goes first."""
 
@@ -23,30 +24,16 @@ _NICE = 10
 @contextmanager
 def page_beside(folder: Path, listen: str | None) -> Iterator[str]:
     """The URL of a page about `folder`, which need not exist yet, as long as the block lasts."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fl.dashboard.beside", str(folder), listen or ""],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=child_environment(),
-        text=True,
-        # Ctrl-C is for the run, which then ends the page.
-        start_new_session=True,
-    )
-    with process:
-        if process.stdin is None or process.stdout is None or process.stderr is None:
+    process = start_module("fl.dashboard.beside", [str(folder), listen or ""], subprocess.PIPE)
+    try:
+        if process.stdout is None or process.stderr is None:
             raise ConfigError("the page could not be started: its process has no pipes")
-        try:
-            url = process.stdout.readline().strip()
-            if not url:
-                raise ConfigError(f"the page could not be started: {process.stderr.read().strip()}")
-            yield url
-        finally:
-            process.stdin.close()
-            try:
-                process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        url = process.stdout.readline().strip()
+        if not url:
+            raise ConfigError(f"the page could not be started: {process.stderr.read().strip()}")
+        yield url
+    finally:
+        end_module(process, _END_S)
 
 
 async def _serve(folder: Path, listen: str | None) -> None:

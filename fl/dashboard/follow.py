@@ -1,7 +1,6 @@
 """A run's folder, followed part by part."""
 
 import time
-import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -12,10 +11,11 @@ from fl.dashboard.noise import Noise
 from fl.dashboard.numbers import number, text
 from fl.dashboard.privacy import Privacy
 from fl.dashboard.radio import Radio
+from fl.dashboard.tail import parse_object
 from fl.errors import ConfigError, RunFolderError
-from fl.inspect.bounded_files import parse_object, read_bounded
 from fl.run.config import RunConfig, parse_config
 from fl.run.folder import RunFolder
+from hardware.foundation.documents import DocumentError, read_bounded, read_toml
 
 WAITING, RUNNING, STOPPED, SILENT = "waiting for the run to begin", "running", "stopped", "no sign of life"
 _QUIET_S = 120.0
@@ -51,7 +51,7 @@ class Followed:
     def _try(self, name: str, read: Callable[[], None]) -> None:
         try:
             read()
-        except (RunFolderError, OSError) as error:
+        except (RunFolderError, DocumentError, OSError) as error:
             self._problems[name] = str(error)
         else:
             self._problems.pop(name, None)
@@ -59,8 +59,8 @@ class Followed:
     def _read_config(self) -> None:
         path = self.folder.config_path
         try:
-            config = parse_config(tomllib.loads(read_bounded(path, _MOST_BYTES).decode()), origin=str(path))
-        except (ValueError, RecursionError, ConfigError) as error:
+            config = parse_config(read_toml(path, _MOST_BYTES), origin=str(path))
+        except (DocumentError, ConfigError) as error:
             raise RunFolderError(f"{path} is not the config of a run: {error}") from error
         self._facts = _facts(config)
 

@@ -1,14 +1,13 @@
 """What log.jsonl tells: where the uplink is, what each node has done last, and the lines of the log."""
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from fl.dashboard.numbers import inner, number, text
-from fl.errors import RunFolderError
-from fl.inspect.bounded_files import Tail, read_bounded
+from fl.dashboard.tail import Tail
 from fl.nodes.journal.log import NAME
 from fl.run.folder import RunFolder
+from hardware.foundation.documents import DocumentError, read_toml
 
 MOST_LINES = 300
 MOST_NODES = 1000
@@ -46,11 +45,11 @@ class Happenings:
     def _read_lab(self) -> None:
         """Names and roles, from the lab as the run has resolved it."""
         try:
-            lab = tomllib.loads(read_bounded(self._folder.path / "lab.toml", _MOST_LAB_BYTES).decode())
+            lab = read_toml(self._folder.path / "lab.toml", _MOST_LAB_BYTES)
         except FileNotFoundError:
             self._lab_read = self._folder.config_path.exists()
             return
-        except (RunFolderError, ValueError, RecursionError):
+        except DocumentError:
             lab = {}
         self._lab_read = True
         radios = lab.get("radio")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fl.dashboard.numbers import inner, number
-from fl.inspect.bounded_files import Tail
+from fl.dashboard.tail import Tail
 from fl.inspect.view import CAUSES
 from fl.run.folder import RunFolder
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fl.dashboard.numbers import inner, interval, number, text
-from fl.inspect.bounded_files import Tail
+from fl.dashboard.tail import Tail
 from fl.run.folder import RunFolder
 
 MOST_LINES = 2000

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from fl.errors import LedgerError
-from fl.inspect.bounded_files import open_regular
 from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.sensitivity import Label
 from fl.privacy.statement import state_privacy
 from fl.run.folder import RunFolder
+from hardware.foundation.documents import open_regular
 
 MOST_BYTES = 64 << 20
 MOST_RATIOS = 5_000_000

@@ -80,7 +80,9 @@ def parse_listen(said: str | None, *, always_token: bool = False) -> Listening:
         host, port = port, ""
     host = host.strip("[]") or "127.0.0.1"
     if port and (not port.isdecimal() or int(port) > 65535):
-        raise ConfigError(f"--listen is '{said}': expected HOST:PORT with a port of 0 to 65535, such as 0.0.0.0:8750")
+        raise ConfigError(
+            f"'{said}' is no address for the page: expected HOST:PORT, port 0 to 65535, such as 0.0.0.0:8750"
+        )
     listening = Listening(host, int(port) if port else DEFAULT_PORT, "")
     if listening.is_local and not always_token:
         return listening
@@ -219,7 +221,7 @@ async def serve(
             sockets = bind_sockets(0, listening.host)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {listening.host} port {listening.port}: {error.strerror}; give another with --listen"
+            f"cannot listen on {listening.host} port {listening.port}: {error.strerror}; give another address"
         ) from error
     server = HTTPServer(application, max_buffer_size=_MOST_QUEUED_BYTES, idle_connection_timeout=60)
     server.add_sockets(sockets)

@@ -24,8 +24,10 @@ def aggregate_figure(view: UplinkView) -> Figure:
     plane.axhline(0.0, color=BLACK, linewidth=0.5)
     plane.axvline(0.0, color=BLACK, linewidth=0.5)
     plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
-    for axis in (plane.xaxis, plane.yaxis):
-        axis.set_major_locator(MaxNLocator(5))
+    offered = MaxNLocator(4, symmetric=True, steps=[1, 2, 5, 10]).tick_values(-reach, reach)
+    ticks = [tick for tick in offered if abs(tick) <= reach]
+    plane.set_xticks(ticks)
+    plane.set_yticks(ticks)
     plane.set(xlabel=r"I in units of $\tau$", ylabel=r"Q in units of $\tau$")
     shown = "all" if cells.size == snapshot.cells_received else f"first {cells.size:,} of"
     plane.set_title(f"{shown} {snapshot.cells_received:,} cells", fontsize="medium")
@@ -39,8 +41,7 @@ def aggregate_figure(view: UplinkView) -> Figure:
         counts.plot(x, gaussian, color=RED, linewidth=1.3, label=rf"noise alone: $\sigma$ = {sigma:.3g} $\tau$")
     counts.set(xlabel=r"amplitude in units of $\tau$", ylabel=r"density per $\tau$", xlim=(-reach, reach))
     counts.set_title("I and Q", fontsize="medium")
-    for panel in (plane, counts):
-        panel.locator_params(axis="x", nbins=6)
+    counts.locator_params(axis="x", nbins=5)
     set_title(figure, view, "aggregate")
     legend_below(figure, 4)
     return figure

@@ -11,6 +11,7 @@ from fl.inspect.view import FLOOR_DB, Snapshot, UplinkView
 from fl.run.figures import BLUE, GREEN, ORANGE, RED
 from phy.units import power_ratio_to_db, power_ratios_to_db
 
+_LEAST_SPAN_DB = 10.0
 _LINES = (
     (BLUE, "-"),
     (ORANGE, "-"),
@@ -61,14 +62,26 @@ def _channel_lines(snapshot: Snapshot) -> Figure:
         magnitude.plot(numbers[order][weakest], gain_db[row, weakest], "o", color=colour, markersize=4)
         phase.plot(numbers[order], angles[row], style, color=colour, linewidth=1.2)
     error_db = power_ratio_to_db(float(np.mean(snapshot.channel_var)), FLOOR_DB)
-    label = f"error of the estimate: {number(error_db)} dB"
-    magnitude.axhline(error_db, color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)), label=label)
-    magnitude.set_ylabel("magnitude in dB")
+    label = f"error of the estimates: {number(error_db)} dB"
+    low, high = _span_db(gain_db)
+    if error_db < low:
+        # Far below, it would press all that there is to see into a corner.
+        label += ", below the picture"
+    magnitude.plot([], [], color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)), label=label)
+    magnitude.axhline(error_db, color=BLACK, linewidth=0.9, linestyle=(0, (1, 3)))
+    magnitude.set(ylabel="magnitude in dB", ylim=(low, high))
     magnitude.set_title("dots: the weakest subcarrier of each, which sets its power", fontsize="small")
     phase.set_title("without the slope of the mean delay", fontsize="small")
     phase.set(ylabel="phase in rad", xlabel="subcarrier")
     legend_below(figure, 2)
     return figure
+
+
+def _span_db(gain_db: NDArray[np.float64]) -> tuple[float, float]:
+    """What is shown of magnitudes: all of them, and at least 10 dB."""
+    lowest, highest = float(np.nanmin(gain_db)), float(np.nanmax(gain_db))
+    margin = max(0.08 * (highest - lowest), (_LEAST_SPAN_DB - (highest - lowest)) / 2)
+    return lowest - margin, highest + margin
 
 
 def _channel_maps(snapshot: Snapshot) -> Figure:

@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import RunFolderError
-from fl.inspect.bounded_files import read_arrays
 from fl.privacy.ledger import read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.statement import PrivacyStatement, state_privacy
 from fl.run.config import UplinkKind
 from fl.run.folder import RunFolder
+from hardware.foundation.arrays import read_arrays
 from phy.units import power_ratio_to_db, power_ratios_to_db
 
+_MOST_ARRAY_BYTES = 64 << 20
+"""Of one array of a snapshot; that of an uplink of a thousand transmitters has a tenth of it."""
 FLOOR_DB = -300.0
 """Lower levels are drawn and written as this."""
 INTENDED = ("thermal", "jammer")
@@ -110,7 +112,7 @@ class Snapshot:
         return samples * (1e3 / self.sample_rate_hz)
 
 
-_LAYOUT: dict[str, _Array] = {
+LAYOUT: dict[str, _Array] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(Snapshot, include_extras=True).items()
 }
 
@@ -244,9 +246,9 @@ def _is_number(value: object) -> bool:
 def read_snapshot(path: Path) -> Snapshot:
     """The arrays of an uplink, each of the kind and shape that belongs to it, and finite."""
     try:
-        arrays = read_arrays(path, _LAYOUT)
+        arrays = read_arrays(path, LAYOUT, most_bytes=_MOST_ARRAY_BYTES)
         _check_arrays(arrays)
-    except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
             f"{path} is damaged or of another version: {error}; inspect another round, or run again"
         ) from error
@@ -257,17 +259,17 @@ def read_snapshot(path: Path) -> Snapshot:
 def read_waterfall(path: Path) -> NDArray[np.float32] | None:
     """Power density of an uplink in dBFS/Hz over time and frequency (rows, F), in FFT order; None in older files."""
     try:
-        rows = read_arrays(path, ["waterfall_db"]).get("waterfall_db")
+        rows = read_arrays(path, ["waterfall_db"], most_bytes=_MOST_ARRAY_BYTES).get("waterfall_db")
         if rows is not None and (rows.dtype.kind != "f" or rows.ndim != 2 or not np.isfinite(rows).all()):
             raise ValueError(f"'waterfall_db' is {rows.dtype} of shape {rows.shape}")
-    except Exception as error:  # A damaged archive makes zipfile, zlib and numpy raise nearly anything.
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"{path} is damaged: {error}; inspect another round, or run again") from error
     return None if rows is None else rows.astype(np.float32)
 
 
 def _check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
     sizes: dict[str, int] = {}
-    for name, expected in _LAYOUT.items():
+    for name, expected in LAYOUT.items():
         array, kind, axes = arrays[name], expected.kind, expected.axes
         shape = tuple(sizes.setdefault(axis, size) for axis, size in zip(axes, array.shape, strict=False))
         if array.dtype.kind != kind or array.ndim != len(axes) or array.shape != shape or not array.size:

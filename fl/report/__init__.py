@@ -6,7 +6,7 @@
     timing       wall and CPU time                 settings     configs and how they differ
     provenance   versions, commands                summary      all of these, and as JSON
     curves       figures                           page         the HTML page
-    writing      from folders to files
+    radio        pictures of a radio uplink        writing      from folders to files
 
 The page needs no other file, no network and no script. Beside it lie its figures as PNG and PDF.
 """

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from fl.report.inline_svg import inline_svg
 from fl.report.sources import Curve, Study, printable
 from fl.report.statistics import Band, band
+from fl.sweep.estimate import LEAST_TRIALS
 
 # Without their yellow, which is too pale for a line on white. The numbers of colours, styles and markers share no
 # divisor, so that no two of 7 x 4 x 9 curves look alike.
@@ -53,12 +54,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure. files: content by suffix, png and pdf, with all panels."""
+    """One figure. files: content by suffix, png and pdf, with all panels. wide: needs the page's whole width."""
 
     name: str
     caption: str
     panels: tuple[Panel, ...]
     files: dict[str, bytes]
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,12 @@ class _Quantity:
 
 _ACCURACY = _Quantity("accuracy", "test accuracy in %", 100.0, 0.0, 100.0)
 _LOSS = _Quantity("loss", "training loss in nats", 1.0, 0.0, math.inf)
+_EPSILON = _Quantity("epsilon", "epsilon spent, as claimed", 1.0, 0.0, math.inf)
 
 
 def draw_study(study: Study, key: str) -> list[Picture]:
-    """Accuracy against uplinks, against model iterations where those are not the same, and training loss.
+    """Accuracy against uplinks, against model iterations where those are not the same, training loss, and what was
+    spent where that is finite anywhere.
 
     key: unique among the studies of a page.
     """
@@ -94,6 +98,8 @@ def draw_study(study: Study, key: str) -> list[Picture]:
     steps = {trial.rounds // trial.uplinks for curve in study.filled for trial in curve.trials if trial.uplinks}
     if len(steps) > 1:
         wanted.insert(1, ("accuracy-iterations", _ACCURACY, Against.ITERATIONS))
+    if _means(_panels(study, _EPSILON)).size:
+        wanted.append(("epsilon", _EPSILON, Against.UPLINKS))
     return [_draw(study, key, name, quantity, against) for name, quantity, against in wanted]
 
 
@@ -112,7 +118,7 @@ def _draw(study: Study, key: str, name: str, quantity: _Quantity, against: Again
             Panel(
                 title,
                 inline_svg(
-                    _svg(_figure([(title, lines)], study, quantity, against, limits, log=log)),
+                    figure_file(_figure([(title, lines)], study, quantity, against, limits, log=log), "svg"),
                     prefix=f"{key}-{name}-{number}",
                     description=_description(title, lines, quantity, against),
                 ),
@@ -120,7 +126,7 @@ def _draw(study: Study, key: str, name: str, quantity: _Quantity, against: Again
             for number, (title, lines) in enumerate(panels)
         ]
         whole = _figure(panels, study, quantity, against, limits, log=log)
-        files = {suffix: _file(whole, suffix) for suffix in ("png", "pdf")}
+        files = {suffix: figure_file(whole, suffix) for suffix in ("png", "pdf")}
     return Picture(name, _caption(study, panels, quantity, against), tuple(drawn), files)
 
 
@@ -249,14 +255,11 @@ def _legend(axes: Axes, lines: Sequence[_Line], study: Study, columns: int) -> N
         text.set_text(line.label)
 
 
-def _svg(figure: Figure) -> bytes:
-    return _file(figure, "svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-
-
-def _file(figure: Figure, suffix: str, metadata: dict[str, None] | None = None) -> bytes:
+def figure_file(figure: Figure, suffix: str) -> bytes:
+    """As svg, png or pdf. The same folders shall make the same bytes, so no file knows when it was made."""
     buffer = io.BytesIO()
-    # The same folders shall make the same bytes, so no file knows when it was made.
-    undated = {"pdf": {"CreationDate": None}, "png": {}}.get(suffix, metadata)
+    nobody: dict[str, None] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    undated = {"pdf": {"CreationDate": None}, "svg": nobody}.get(suffix, {})
     figure.savefig(buffer, format=suffix, dpi=200, metadata=undated)
     return buffer.getvalue()
 
@@ -265,14 +268,27 @@ def _caption(study: Study, panels: Sequence[tuple[str, list[_Line]]], quantity: 
     counts = [int(line.band.trials[0]) for _, lines in panels for line in lines]
     fewest, most = min(counts), max(counts)
     mean = f"Mean of {most} trials" if fewest == most else f"Mean of {fewest} to {most} trials"
-    bands = "; bands: 95 % interval of the mean" + (", none where there is one trial" if fewest == 1 else "")
+    few = f", none where there are fewer than {LEAST_TRIALS} trials" if fewest < LEAST_TRIALS else ""
+    bands = f"; bands: 95 % interval of the mean{few}" if most >= LEAST_TRIALS else ": too few for a band"
     spread = "One trial: there is no band" if most == 1 else mean + bands
     what = quantity.name[0].upper() + quantity.name[1:]
     counted = {
         Against.UPLINKS: "uplinks, which cost transmissions and privacy",
         Against.ITERATIONS: "model iterations, the steps of the global model",
     }[against]
-    return f"{what} against {counted}. {spread}.{_steps_note(study)}"
+    claims = _claims_note(study) if quantity is _EPSILON else ""
+    return f"{what} against {counted}. {spread}.{claims}{_steps_note(study)}"
+
+
+def _claims_note(study: Study) -> str:
+    """No epsilon without what it means."""
+    claims = {
+        f"{curve.config.label.value}, {privacy.neighbours.value} neighbours, delta {privacy.delta:g}, accountant "
+        f"{privacy.accountant.value}, target {privacy.epsilon:g}"
+        for curve in study.filled
+        for privacy in (curve.config.privacy,)
+    }
+    return f" Epsilon is for {'; '.join(sorted(claims))}."
 
 
 def _steps_note(study: Study) -> str:

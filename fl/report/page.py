@@ -125,7 +125,7 @@ def percent(value: float, digits: int = 1, *, sign: bool = False) -> str:
 
 
 def estimate(value: Estimate, scale: float = 1.0, digits: int = 2, *, sign: bool = False) -> str:
-    """Mean and half the width of its interval, which one trial has not."""
+    """Mean and half the width of its interval, which one trial or two have not."""
     if not math.isfinite(value.mean):
         return number(value.mean)
     text = f"{round(scale * value.mean, digits) + 0.0:{'+' if sign else ''}.{digits}f}".replace("-", _MINUS)

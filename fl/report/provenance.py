@@ -1,11 +1,16 @@
 """On what a study ran, and how to do it again."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
+import tomli_w
+
 from fl.report.sources import Study
-from fl.run.config import RunConfig, UplinkKind
+from fl.run.config import RunConfig, UplinkKind, load_config, shipped_configs
 from fl.sweep.plan import shipped_sweeps
+
+_MOST_OVERRIDES = 12
 
 
 def facts_of(study: Study) -> list[str]:
@@ -58,7 +63,7 @@ def commands_of(study: Study) -> list[str]:
     trial = first.trials[0]
     if not study.is_sweep:
         return [
-            f"airdp run {folder}/config.toml --out AGAIN",
+            f"{_run_again(trial.config, folder)} --out AGAIN",
             f"airdp ledger {folder}",
             f"airdp report {folder}",
         ]
@@ -66,10 +71,27 @@ def commands_of(study: Study) -> list[str]:
     again = [f"airdp sweep {study.name} --trials {study.planned_trials} --out AGAIN"] if _is_shipped(study) else []
     return [
         *again,
-        f"airdp run {place}/config.toml --out AGAIN-1    # one trial",
+        f"{_run_again(trial.config, place)} --out AGAIN-1    # one trial",
         f"airdp ledger {place}",
         f"airdp report {folder}",
     ]
+
+
+def _run_again(config: RunConfig, folder: str) -> str:
+    """From a config that ships where few keys differ, which works anywhere; else from the run's own."""
+    own = f"airdp run {shlex.quote(f'{folder}/config.toml')}"
+    if config.name not in shipped_configs():
+        return own
+    table = config.model_dump(mode="json")
+    overrides = []
+    for key in load_config(config.name).differing_keys(config):
+        section, _, name = key.partition(".")
+        value = table[section][name] if name else table[section]
+        if isinstance(value, dict):
+            return own
+        overrides.append(f"{key}={tomli_w.dumps({'value': value}).partition('= ')[2].strip()}")
+    same = len(overrides) <= _MOST_OVERRIDES and load_config(config.name, overrides).digest() == config.digest()
+    return shlex.join(["airdp", "run", config.name, *(w for o in overrides for w in ("--set", o))]) if same else own
 
 
 def _is_shipped(study: Study) -> bool:

@@ -27,6 +27,7 @@ _COLUMNS = (
     "accuracy",
     "loss",
     "test_loss",
+    "epsilon",
     "alpha_u",
     "alpha_cj",
     "postponed",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.report.sources import Curve, Trial, printable
-from fl.sweep.estimate import Estimate, half_width
+from fl.sweep.estimate import LEAST_TRIALS, Estimate, half_width
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Difference:
     def verdict(self) -> str:
         """What the interval says."""
         if self.estimate.half is None:
-            return "open: one trial"
+            return f"open: fewer than {LEAST_TRIALS} trials"
         if abs(self.estimate.mean) <= self.estimate.half:
             return "open"
         return f"{self.a if self.estimate.mean > 0 else self.b} ahead"

@@ -10,6 +10,7 @@ from pathlib import Path
 from fl.errors import RunFolderError
 from fl.report.curves import draw_study
 from fl.report.page import Chapter, render
+from fl.report.radio import draw_radio
 from fl.report.sources import Study, read_studies
 from fl.report.summary import Summary, summarise_study
 from fl.versions import package_version
@@ -60,7 +61,7 @@ def build_report(
     chapters: list[Chapter] = []
     files: dict[str, bytes] = {}
     for key, study in zip(_keys(studies), studies, strict=True):
-        pictures = draw_study(study, key)
+        pictures = [*draw_study(study, key), *draw_radio(study, key)]
         links = {}
         for picture in pictures:
             names = {suffix: f"{out.stem}-files/{key}-{picture.name}.{suffix}" for suffix in picture.files}

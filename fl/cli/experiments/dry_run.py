@@ -4,20 +4,26 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from fl.cli.output import LABEL_NOTES, RESULTS, print_json, shown
+from fl.privacy.statement import json_number
 
 if TYPE_CHECKING:
     from fl.run.assemble import Parts
     from fl.run.config import RunConfig
+
+_TRIED_EPOCHS = 5
+"""At most, of the training that is timed; the rest of a client's epochs takes as long."""
 
 
 def dry_run(config: "RunConfig", *, as_json: bool) -> int:
     """Assemble everything, open no radio, write nothing, print."""
     from fl.run.assemble import assemble
 
-    parts = assemble(config)
+    few = min(config.local.epochs, _TRIED_EPOCHS)
+    parts = assemble(config.model_copy(update={"local": config.local.model_copy(update={"epochs": few})}))
     facts = {**_plan(config, parts), **_on_the_air(config, parts), **_time(config, parts)}
     if as_json:
-        print_json({"dry_run": True, "name": config.name, **facts})
+        numbers = {name: json_number(value) if isinstance(value, float) else value for name, value in facts.items()}
+        print_json({"dry_run": True, "name": config.name, **numbers})
         return 0
     from rich.table import Table
 
@@ -80,6 +86,7 @@ def _time(config: "RunConfig", parts: "Parts") -> dict[str, Any]:
     """Training alone, from one client of median size that is trained once, thrown away."""
     import numpy as np
 
+    from fl.learning.settings import LocalMode
     from fl.learning.workforce import cores, single_threaded_torch
     from fl.random_streams import Stream, generator
 
@@ -94,5 +101,7 @@ def _time(config: "RunConfig", parts: "Parts") -> dict[str, Any]:
             )
             seconds = time.perf_counter() - started
     whole = seconds * float(parts.sizes.sum()) / float(parts.sizes[client]) * config.last_uplink
-    workers = min(config.local.workers or cores(), len(parts.sizes))
+    if config.local.mode is LocalMode.SGD:
+        whole *= max(1.0, config.local.epochs / _TRIED_EPOCHS)
+    workers = min(config.local.threads or cores(), len(parts.sizes))
     return {"training_seconds_about": whole / workers}

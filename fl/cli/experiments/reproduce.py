@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="A.B=C", help="override a key in all of it, may be repeated"
     )
     parser.add_argument("--resume", action="store_true", help="go on in the folder where an earlier call stopped")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: where report and sweeps are")
 
 
 def call(options: argparse.Namespace) -> int:

@@ -10,8 +10,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl.cli.experiments.certificates import add_certificate_arguments, given_access
 from fl.cli.experiments.dry_run import dry_run
 from fl.cli.output import PROGRESS, RESULTS, plain, print_baseline, print_json, print_privacy, shown
+from fl.errors import LedgerError, RunFolderError
+from phy.errors import AirdpError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
     from fl.nodes.apart.switchboard import NodeState
     from fl.run.apart.attendance import NodesElsewhere
     from fl.run.config import RunConfig
-    from fl.run.runner import RunResult, UplinkMetrics
+    from fl.run.course.metrics import UplinkMetrics
+    from fl.run.course.result import RunResult
 
 
 _ROUNDING = 1e-6
@@ -57,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", type=float, default=60.0, metavar="S", help="with --listen: seconds for nodes to join (default 60)"
     )
+    add_certificate_arguments(parser, "local.workers = 'tls://…'", "local.workers")
     parser.add_argument(
         "--dry-run",
         action="store_true",
@@ -73,7 +78,7 @@ def call(options: argparse.Namespace) -> int:
 
     overrides = list(options.set)
     if options.backend:
-        overrides += ["uplink.kind='radio'", f"radio.backend='{options.backend}'"]
+        overrides += ["uplink.kind='radio'", f"radio.backend={json.dumps(options.backend)}"]
     if options.lab:
         overrides += ["uplink.kind='radio'", f"radio.lab={json.dumps(options.lab)}"]
     if options.calibration:
@@ -81,6 +86,7 @@ def call(options: argparse.Namespace) -> int:
     if options.record:
         overrides.append("radio.record='all'")
     config = load_config(options.config, overrides)
+    access = given_access(config.local.cluster, options, "local.workers")
     if options.dry_run:
         return dry_run(config, as_json=options.json)
     from fl.run import run
@@ -114,7 +120,9 @@ def call(options: argparse.Namespace) -> int:
             if not (PROGRESS.is_interactive or options.json):
                 plain(f"uplink {metrics.uplink}/{config.last_uplink}: {state}")
 
-        result = run(config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=_elsewhere(options))
+        result = run(
+            config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=_elsewhere(options), access=access
+        )
     seconds = time.perf_counter() - started
     if changes_db:
         PROGRESS.print(
@@ -156,20 +164,36 @@ def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
 
 @contextmanager
 def _resumable(out: Path | None, options: argparse.Namespace) -> Iterator[None]:
-    """Whoever ends the run is told where it is and how it goes on."""
+    """Whoever ends the run, and whoever sees it fail on the way, is told where it is and how it goes on."""
+    ours = out is not None and (options.resume or not _begun(out))
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
-        if out is not None and (out / "config.toml").exists():
-            again = ["airdp", "run", options.config]
-            for override in options.set:
-                again += ["--set", override]
-            for name in ("backend", "calibration", "lab", "listen"):
-                if getattr(options, name):
-                    again += [f"--{name}", str(getattr(options, name))]
-            again += [*(["--record"] if options.record else []), "--out", str(out), "--resume"]
-            plain(f"airdp: the run so far is in {out}; to go on: {shlex.join(again)}")
+    except (KeyboardInterrupt, SystemExit, AirdpError, OSError) as end:
+        # A run that failed before its first uplink was done is mended and started, not resumed; one whose folder was
+        # refused did not go on.
+        failed = isinstance(end, Exception) and out is not None and not (out / "checkpoint.npz").exists()
+        refused = isinstance(end, RunFolderError | LedgerError)
+        if out is not None and ours and _begun(out) and not failed and not refused:
+            plain(f"airdp: the run so far is in {out}; to go on: {shlex.join(_again(out, options))}")
         raise
+
+
+def _begun(out: Path) -> bool:
+    return (out / "config.toml").exists()
+
+
+def _again(out: Path, options: argparse.Namespace) -> list[str]:
+    """The command that resumes."""
+    again = ["airdp", "run", options.config]
+    for override in options.set:
+        again += ["--set", override]
+    for name in ("backend", "calibration", "lab", "listen", "live_at"):
+        if getattr(options, name):
+            again += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    if options.listen:
+        again += ["--keys", str(options.keys), "--wait", f"{options.wait:g}"]
+    again += [f"--{name}" for name in ("record", "live") if getattr(options, name)]
+    return [*again, "--out", str(out), "--resume"]
 
 
 def _warn_above_target(config: "RunConfig", result: "RunResult") -> None:

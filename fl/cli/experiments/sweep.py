@@ -11,12 +11,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fl.cli.experiments.certificates import add_certificate_arguments, given_access
 from fl.cli.output import LABEL_NOTES, PROGRESS, RESULTS, plain, print_json, shown
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from fl.sweep.cluster import Access
+    from fl.cluster.access import Access
     from fl.sweep.plan import SweepFolder, SweepPlan
     from fl.sweep.session import SweepProgress
 
@@ -40,29 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where trials run if not here, and how that is reached."""
     parser.add_argument("--cluster", metavar="ADDRESS", help="run on the Dask cluster with this scheduler, tls://…")
-    parser.add_argument(
-        "--tls",
-        type=Path,
-        metavar="DIR",
-        help="certificates for --cluster: ca.pem, cert.pem, key.pem (default: Dask's)",
-    )
-    parser.add_argument(
-        "--insecure",
-        action="store_true",
-        help="allow a --cluster without TLS: whoever reaches it, or answers in its place, runs code with your rights",
-    )
+    add_certificate_arguments(parser, "--cluster", "--cluster")
 
 
 def cluster_access(options: argparse.Namespace) -> "Access | None":
     """How to reach what these options name; None: it runs here."""
-    from fl.errors import ConfigError
-    from fl.sweep.cluster import Access
-
-    if options.cluster is not None:
-        return Access(options.cluster, options.tls, options.insecure)
-    if options.tls is not None or options.insecure:
-        raise ConfigError(f"{'--insecure' if options.insecure else '--tls'} is for --cluster: give its address")
-    return None
+    return given_access(options.cluster, options, "--cluster")
 
 
 def call(options: argparse.Namespace) -> int:
@@ -163,23 +147,29 @@ def _print(folder: "SweepFolder", plan: "SweepPlan", *, as_json: bool) -> None:
         return
     from rich.table import Table
 
+    from fl.sweep.estimate import LEAST_TRIALS
+
     table = Table("point", title=plan.title, title_justify="left")
     for column in ("trials", "test accuracy", "epsilon", "delta"):
         table.add_column(column, justify="right")
     table.add_column("label, accountant, neighbours")
     for summary in summaries:
-        half = summary.accuracy.half
-        spread = "" if half is None else f" ± {100 * half:.2f}"
+        accuracy = summary.accuracy
+        spread = "" if accuracy.half is None else f" ± {100 * accuracy.half:.2f}"
         table.add_row(
             summary.point.name,
             str(len(summary.trials)),
-            f"{100 * summary.accuracy.mean:.2f}{spread} %",
+            f"{100 * accuracy.mean:.2f}{spread} %",
             shown(summary.epsilon[summary.accountant]),
             f"{summary.delta:g}",
             f"{summary.label}, {summary.accountant}, {summary.neighbours}",
         )
     RESULTS.print(table)
-    RESULTS.print("accuracy: mean and 95 % interval of the mean; epsilon: the largest of the trials", soft_wrap=True)
+    RESULTS.print(
+        f"accuracy: mean, and from {LEAST_TRIALS} trials on the 95 % interval of the mean; "
+        "epsilon: the largest of the trials",
+        soft_wrap=True,
+    )
     for label in dict.fromkeys(summary.label for summary in summaries):
         RESULTS.print(LABEL_NOTES[Label(label)], soft_wrap=True)
     RESULTS.print(f"time: {seconds:.1f} s, of the processors {cpu_seconds:.1f} s", soft_wrap=True)

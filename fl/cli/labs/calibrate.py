@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from fl.cli.output import PROGRESS, RESULTS, print_json
 from fl.errors import ConfigError
+from hardware.foundation.scratch import make_locked
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -156,11 +156,12 @@ def _staging(out: Path) -> Iterator[Path]:
     if not out.parent.is_dir():
         raise ConfigError(f"--out is {out}: the folder {out.parent} does not exist; make it first")
     _refuse_existing(out)
-    staging = Path(tempfile.mkdtemp(prefix=f".{out.stem}.", dir=out.parent))
+    staging, lock = make_locked(out.parent, f".{out.stem}.")
     try:
         yield staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        os.close(lock)
 
 
 def _publish(record: "CalibrationRecord", staging: Path, out: Path) -> None:
@@ -169,8 +170,6 @@ def _publish(record: "CalibrationRecord", staging: Path, out: Path) -> None:
 
     _refuse_existing(out)
     figures = _figures(out)
-    # mkdtemp makes folders for the owner alone.
-    staging.chmod(0o755)
     staging.rename(figures)
     try:
         save_record(record, out)
@@ -270,11 +269,14 @@ def _noise_table(record: "CalibrationRecord", lab: "Lab") -> "Table":
 def _diagnostics_table(record: "CalibrationRecord") -> "Table":
     from rich.table import Table
 
-    tests, level = record.diagnostics.tests, record.diagnostics.level
-    table = Table("test", "p-value", "verdict", title=f"tests of the noise, level {level:g}", title_justify="left")
-    for test in tests:
+    diagnostics = record.diagnostics
+    title = (
+        f"tests of the noise: passed above {diagnostics.level:g}, corrected for {len(diagnostics.tests)} tests (Holm)"
+    )
+    table = Table("test", "corrected p-value", "verdict", title=title, title_justify="left")
+    for test in diagnostics.tests:
         verdict = "[green]passed[/]" if test.passed else f"[red]failed[/]: {test.meaning}"
-        table.add_row(test.name.replace("_", " "), f"{test.p_value:.3g}", verdict)
+        table.add_row(test.name.replace("_", " "), f"{diagnostics.corrected[test.name]:.3g}", verdict)
     return table
 
 

@@ -1,4 +1,5 @@
-"""What is installed, what is missing, and how to get it. Exit code 0 where the loopback can run."""
+"""What is installed, what is missing, and how to get it. Packages are imported, in a process apart. Exit code 0 where
+the loopback can run."""
 
 import argparse
 import os
@@ -7,7 +8,18 @@ from pathlib import Path
 
 from fl.cli.output import RESULTS, print_json
 from fl.versions import PACKAGES, package_version
+from hardware.lab.importing import import_problems
 from hardware.lab.requirements import Requirement
+
+_MODULES = {
+    "airdp": "fl",
+    "scikit-learn": "sklearn",
+    "pyadi-iio": "adi",
+    "pylibiio": "iio",
+    "pyyaml": "yaml",
+    "pyzmq": "zmq",
+}
+"""Names by which packages are imported, where it is not their own with underscores."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +54,12 @@ def call(options: argparse.Namespace) -> int:
 def _core() -> list[Requirement]:
     python = ".".join(map(str, sys.version_info[:3]))
     found = [Requirement("python", "everything", sys.version_info >= (3, 11), python, "Python 3.11 or newer")]
-    for name in PACKAGES:
-        version = package_version(name)
-        found.append(Requirement(name, "everything", version is not None, version or "missing", "make setup"))
+    versions = {name: package_version(name) for name in PACKAGES}
+    modules = {name: _MODULES.get(name, name.replace("-", "_")) for name, version in versions.items() if version}
+    problems = import_problems(list(modules.values()))
+    for name, version in versions.items():
+        problem = problems[modules[name]] if name in modules else "missing"
+        found.append(Requirement(name, "everything", not problem, problem or f"{version}", "make setup"))
     return found
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hardware.lab.model import Backend, Lab
 
 _REFRESH_S = 0.5
-_VIRTUAL = "-virtual"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--backend", metavar="NAME", help="whose virtual radios (default: the lab's own where it has any, or the first)"
     )
-    parser.add_argument("--as", dest="kind", metavar="KIND", help="the same by the name of the real radios' backend")
+    parser.add_argument("--as", dest="kind", metavar="KIND", help="the same by the device that they are taken for")
     parser.add_argument("--port", type=int, metavar="P", help="of all radios (default: that of real ones)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the simulated air (default 1)")
     parser.add_argument("--paced", action="store_true", help="let time follow the wall clock")
@@ -78,13 +77,11 @@ def _emulating(lab: "Lab", name: str | None, kind: str | None) -> "Backend":
         return _of_kind(kind, serving)
     if lab.backend in serving:
         return lab.backend
-    devices = (backend for backend in serving if backend.name.endswith(_VIRTUAL))
-    return next(devices, lab.backend)
+    return next((backend for backend in serving if backend.emulates is not None), lab.backend)
 
 
 def _of_kind(kind: str, serving: "list[Backend]") -> "Backend":
-    """A virtual device has the name of the real one's backend, and says that it is virtual."""
-    kinds = {backend.name.removesuffix(_VIRTUAL): backend for backend in serving if backend.name.endswith(_VIRTUAL)}
+    kinds = {backend.emulates: backend for backend in serving if backend.emulates is not None}
     if kind not in kinds:
         raise ConfigError(f"--as {kind}: there are virtual devices of the kinds {', '.join(kinds)}")
     return kinds[kind]

@@ -7,16 +7,19 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl.cli.output import PROGRESS, RESULTS, print_json
+from fl.cli.labs.validation_tables import print_composed, print_observer, print_validation
+from fl.cli.output import PROGRESS, print_json
 from fl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fl.audit.composed import Composed
-    from fl.audit.trials import Attack, Trials
+    from fl.audit.attack import Attack
+    from fl.audit.trials import Trials
     from fl.audit.verdict import Validation
+    from fl.nodes.air_format import AirFormat
     from fl.uplink.jammer import JammerRole
     from hardware.lab.model import Lab
 
@@ -44,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jamming", type=float, default=1.2, metavar="R", help="jammer's noise over the receiver's (default 1.2)"
     )
-    parser.add_argument("--payload-rms", type=float, default=0.2, metavar="A", help="power limit of clients")
+    parser.add_argument("--payload-rms", type=float, metavar="A", help="power limit of clients (default: a run's)")
+    parser.add_argument(
+        "--sounding-symbols", type=int, metavar="N", help="longer soundings make margins smaller (default: a run's)"
+    )
     parser.add_argument(
         "--blocks",
         type=int,
@@ -108,6 +114,25 @@ def _role(lab: "Lab", options: argparse.Namespace) -> "JammerRole":
     return JammerRole(options.jammer or ("none" if lab.jammer is None else "dedicated"))
 
 
+def _air(lab: "Lab", options: argparse.Namespace, symbols: int) -> "AirFormat":
+    """The format of a run over this lab, confidence of its bounds included, with a short payload."""
+    from fl.run.assemble import air_format
+    from fl.run.config import parse_config
+
+    given = {"payload_rms": options.payload_rms, "sounding_symbols": options.sounding_symbols}
+    config = parse_config(
+        {
+            "uplink": {"kind": "radio"},
+            "partition": {"clients": len(lab.clients)},
+            "jammer": {"role": _role(lab, options).value},
+            "radio": {name: value for name, value in given.items() if value is not None},
+        },
+        "airdp validate",
+    )
+    short = air_format(config, lab, coordinates=1)
+    return replace(short, coordinates=symbols * short.numerology.coordinates_per_symbol)
+
+
 def _attacked(lab: "Lab", options: argparse.Namespace) -> tuple[int, ...]:
     """Numbers of the clients."""
     return tuple(number for number, radio in enumerate(lab.clients) if options.client in (None, radio.name))
@@ -132,40 +157,42 @@ def _try(lab: "Lab", options: argparse.Namespace) -> int:
             }
         )
     else:
-        _print(validation, facts, page)
-        _print_observer(_against(validation, options.observer))
+        print_validation(validation, facts, page)
+        print_observer(_against(validation, options.observer))
     return 0 if validation.holds else REFUTED
 
 
 def _compose(lab: "Lab", options: argparse.Namespace) -> int:
-    from fl.audit.composed import Composition, compose
+    from fl.audit.composed import SYMBOLS, Composition, compose
     from hardware.lab.opened import open_lab
 
     if options.out is not None:
         raise ConfigError("--out is for trials: --blocks has no page; use --json")
-    wanted = Composition(options.blocks, _attacked(lab, options), _role(lab, options), options.seed)
+    air = _air(lab, options, SYMBOLS)
+    wanted = Composition(options.blocks, _attacked(lab, options), _role(lab, options), air, options.seed)
     with _progress() as said, open_lab(lab, options.seed) as opened:
         composed = compose(opened, wanted, lambda done: said("blocks", done, options.blocks))
     facts = {"lab": lab.name, "backend": lab.backend.name, "jammer": wanted.jammer.value, "seed": options.seed}
     if options.json:
         print_json({**composed.to_json(), **facts})
     else:
-        _print_composed(composed, lab.name)
+        print_composed(composed, lab.name)
     return 0 if composed.holds else REFUTED
 
 
 def _attacks(lab: "Lab", options: argparse.Namespace) -> "list[Attack]":
-    from fl.audit.trials import Attack
+    from fl.audit.attack import SYMBOLS, Attack
     from fl.audit.verdict import WORST
 
+    air = _air(lab, options, SYMBOLS)
     return [
         Attack(
             client=number,
             uplinks=max(8, math.ceil(2 * options.trials / WORST)),
+            air=air,
             seed=options.seed,
             jammer=_role(lab, options),
             jamming=options.jamming,
-            payload_rms=options.payload_rms,
             observer=options.observer,
         )
         for number in _attacked(lab, options)
@@ -205,8 +232,9 @@ def _against(validation: "Validation", observer: str | None) -> dict[str, Any]:
     from fl.audit.verdict import View
 
     found = validation.worst(View.SAMPLES)
+    client = next(client for client in validation.clients if client.client == found.client)
     # The measured value may be below what algebra knows, by chance and by converters; the larger one holds.
-    factor = max(validation.predicted[found.client], found.estimate.interval()[1]) / found.claimed_mu
+    factor = max(client.predicted_mu, client.fitted.interval()[1]) / found.claimed_mu
     return {
         "observer": {
             "name": observer,
@@ -224,18 +252,6 @@ def _against(validation: "Validation", observer: str | None) -> dict[str, Any]:
     }
 
 
-def _print_observer(against: dict[str, Any]) -> None:
-    if not against:
-        return
-    observer = against["observer"]
-    RESULTS.print(
-        f"against '{observer['name']}' every mu counts {observer['factor']:.3g} times (worst client, upper bound): "
-        + "; ".join(f"epsilon {row['claimed']:.3g} becomes {row['holds']:.3g}" for row in observer["epsilon"])
-        + f", at delta {observer['delta']:g}",
-        soft_wrap=True,
-    )
-
-
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -247,64 +263,11 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _write(out: Path, validation: "Validation", trials: "list[Trials]", facts: dict[str, Any]) -> Path:
-    from fl.audit.picture import histograms, save, write_page
+    from fl.audit.page import write_page
+    from fl.audit.picture import draw, save
 
     out.mkdir(parents=True, exist_ok=True)
-    pictures = []
+    pictures = {made.client: out / f"{made.client}.png" for made in trials}
     for made in trials:
-        pictures.append(out / f"{made.client}.png")
-        save(histograms(made, made.client), pictures[-1])
+        save(draw(made), pictures[made.client])
     return write_page(out, validation, facts, pictures)
-
-
-def _print(validation: "Validation", facts: dict[str, Any], page: Path | None) -> None:
-    from rich.table import Table
-
-    title = f"{facts['lab']}: mu that is claimed and measured, one client with nearly all of the weight"
-    table = Table("client", "view", "direction", title=title, title_justify="left")
-    for column in ("claimed", "measured", "95 % interval", "trials"):
-        table.add_column(column, justify="right")
-    for found in validation.findings:
-        low, high = found.estimate.interval()
-        table.add_row(
-            found.client,
-            found.view.value,
-            found.direction.value,
-            f"{found.claimed_mu:.2f}",
-            f"{found.estimate.mu:.2f}",
-            f"{low:.2f} to {high:.2f}",
-            str(found.estimate.trials),
-        )
-    RESULTS.print(table)
-    predicted = ", ".join(f"{name} {mu:.2f}" for name, mu in validation.predicted.items())
-    RESULTS.print(f"worst direction by linear algebra: {predicted}", soft_wrap=True)
-    by = ", ".join(f"{found.client} ({found.view.value}, {found.direction.value})" for found in validation.refuted_by)
-    RESULTS.print(
-        f"these trials refute a claim whose sigma is over-stated by {100 * validation.resolution:.2g} % or more",
-        soft_wrap=True,
-    )
-    RESULTS.print("the claim holds" if validation.holds else f"the claim is refuted: {by}", soft_wrap=True)
-    if page is not None:
-        RESULTS.print(f"page: {page}", soft_wrap=True, markup=False)
-
-
-def _print_composed(composed: "Composed", lab: str) -> None:
-    from rich.table import Table
-
-    found = composed.to_json()
-    title = f"{lab}: {found['blocks']} uplinks in fading of their own, worst direction in each, '{found['label']}'"
-    table = Table("client", title=title, title_justify="left")
-    for column in ("claimed mu", "attacked", "claimed epsilon", "attacked", "worst block"):
-        table.add_column(column, justify="right")
-    for row in found["clients"]:
-        table.add_row(
-            row["client"],
-            f"{row['claimed']['mu']:.3f}",
-            f"{row['attacked']['mu']:.3f}",
-            f"{row['claimed']['epsilon']:.3f}",
-            f"{row['attacked']['epsilon']:.3f}",
-            f"{row['largest_ratio']:.3f}",
-        )
-    RESULTS.print(table)
-    verdict = "the claim holds" if composed.holds else f"the claim is refuted: {found['composed']['client']}"
-    RESULTS.print(f"exact epsilon at delta {found['delta']:g}; {verdict}", soft_wrap=True)

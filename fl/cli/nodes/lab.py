@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Start everything; take it down again."""
+    from fl.cli.main import main
     from fl.processes.lab_up import lab_up
     from fl.run.config import load_config
     from hardware.lab.file import find_lab
@@ -45,7 +46,7 @@ def call(options: argparse.Namespace) -> int:
     config = load_config(options.run, options.set) if options.run else None
     seed = 1 if config is None else config.seed
     try:
-        with lab_up(lab, options.server, seed=seed, state=options.state) as up:
+        with lab_up(lab, options.server, main, seed=seed, state=options.state) as up:
             if options.run:
                 return _run(options, up)
             _watch(up)
@@ -93,8 +94,16 @@ def node_table(up: "LabUp") -> "Table":
     """What each node is doing."""
     from rich.table import Table
 
-    table = Table("node", "role", "process", "state", "last words")
+    table = Table("node", "role", "process", "state", "last heard", "uplink", "last words")
     for node in up.nodes:
-        words = node.log.read_text(errors="replace").strip().splitlines()
-        table.add_row(node.name, node.role.value, str(node.process.pid), node.state, words[-1][-60:] if words else "")
+        seen, words = node.look(), node.log.read_text(errors="replace").strip().splitlines()
+        table.add_row(
+            node.name,
+            node.role.value,
+            str(node.process.pid),
+            seen.state,
+            "" if seen.heard_s is None or seen.state == "waiting" else f"{seen.heard_s:.0f} s ago",
+            f"{seen.uplink} {seen.order}" if seen.uplink else "",
+            words[-1][-60:] if words else "",
+        )
     return table

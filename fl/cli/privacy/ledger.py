@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[view.value for view in View],
         help="adversary to state epsilon for: samples or cells (default: the strongest that all uplinks hold for)",
     )
-    parser.add_argument("--all", action="store_true", help="also liu-simeone, and rdp and pld, which take seconds")
+    parser.add_argument("--all", action="store_true", help="also liu-simeone, Google's rdp and pld, which take seconds")
     parser.add_argument(
         "--against",
         type=Path,

@@ -1,6 +1,7 @@
 """Everything that can be given wrongly: one line on stderr, exit code 2, and what was there is untouched."""
 
 import io
+import math
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import erfinv
 
 from fl.privacy.ledger import read_ledger
 from tests.conftest import REPOSITORY, Outcome
@@ -370,6 +372,7 @@ JAMMER = {
         ("--factor", "nan", "factor is nan"),
         ("--factor-on", "power", "power"),
         ("--accountant", "pld", "pld"),
+        ("--epsilon", "1e-300", "too small to size noise for"),
     ],
 )
 @pytest.mark.parametrize("alpha_u", ["1349", "1"], ids=["needed", "not needed"])
@@ -382,13 +385,25 @@ def test_jammer(command: Command, option: str, value: str, part: str, alpha_u: s
 def test_a_needed_jammer_without_a_channel(command: Command) -> None:
     options = {**JAMMER, "--h-cj": "0"}
     assert_refused(command("jammer", *(word for pair in options.items() for word in pair)), "cannot be heard")
+    options["--h-cj"] = "1e-320"
+    assert_refused(command("jammer", *(word for pair in options.items() for word in pair)), "infinite amplitude")
+
+
+def test_the_exact_accountant_sizes_noise_for_the_smallest_epsilon(command: Command) -> None:
+    """Where epsilon is nothing beside delta, erf(sqrt(S)/2) = delta; the search for it ends."""
+    options = {**JAMMER, "--epsilon": "1e-200", "--accountant": "exact"}
+    outcome = command("jammer", *(word for pair in options.items() for word in pair), "--json")
+    loss = 4 * float(erfinv(float(JAMMER["--delta"]))) ** 2
+    sigma = math.sqrt(int(JAMMER["--rounds"]) / (2 * loss)) / int(JAMMER["--samples"])
+    assert outcome.json["sigma_required"] == pytest.approx(sigma, rel=1e-9)
 
 
 def test_commands_and_options_that_do_not_exist(command: Command) -> None:
     assert command().code == 0
     assert_refused(command("runn", "quickstart"), "runn", "run")
     assert_refused(command("run"), "CONFIG")
-    assert_refused(command("run", "quickstart", "--outt", "x"), "--outt")
+    assert_refused(command("run", "quickstart", "--outt", "x"), "--outt", "see airdp run --help")
+    assert_refused(command("run", "loopback", "--backend", "a'b", "--dry-run"), "backend 'a'b' is not one of")
     assert_refused(command("account"), "--rounds")
     assert_refused(command("bench", "no-such"), "no benchmark 'no-such'", "local-round")
     assert_refused(command("bench", "--repeats", "0"), "--repeats is 0")

@@ -159,6 +159,8 @@ def test_bad_noise_and_clocks_are_told(
     text = command("calibrate", lab, "--out", tmp_path / "a.json", "--samples", 65536).out
     assert "failed: power of I is" in " ".join(text.split())
     assert "the accounted value allows for that" in text
+    assert "passed above 0.01, corrected for 6 tests (Holm)" in " ".join(text.split())
+    assert "(corrected p = " in text
     assert "clocks run freely: client-1 -0.5" in text
     # A receiver whose gain jumps in mid-capture: no bound may rest on it.
     listen = LoopbackRadio._listen

@@ -15,9 +15,12 @@ import pytest
 
 import fl.cli.experiments.configs
 import fl.cli.labs.doctor
+import flowgraphs.runtime
+import hardware.lab.requirements
 from fl.cli.main import COMMANDS
 from fl.run.config import RunConfig, parse_config, shipped_configs
 from fl.sweep.plan import shipped_sweeps
+from hardware.lab.registry import registry
 from tests.conftest import REPOSITORY, START, Outcome
 
 Command = Callable[..., Outcome]
@@ -31,7 +34,8 @@ def good(outcome: Outcome) -> Any:
 
 def test_account_gives_the_papers_epsilon(command: Command) -> None:
     # The issue: paper 6.52 and exact 5.45, each within 0.01, and PLD within 1 % of exact.
-    said = good(command("account", *PAPER, "--json"))
+    assert set(good(command("account", *PAPER, "--json"))["epsilon"]) == {"paper", "exact"}
+    said = good(command("account", *PAPER, "--all", "--json"))
     assert set(said["epsilon"]) == {"paper", "exact", "liu-simeone", "rdp", "pld"}
     assert said["epsilon"]["paper"] == pytest.approx(6.52, abs=0.01)
     assert said["epsilon"]["exact"] == pytest.approx(5.45, abs=0.01)
@@ -44,6 +48,16 @@ def test_account_gives_the_papers_epsilon(command: Command) -> None:
     assert (said["label"], said["neighbours"], said["delta"]) == ("paper-claim", "zero-out", 1e-5)
     assert (said["rounds"], said["samples"], said["sigma"], said["backoff"]) == (80, 10_000, 7.41e-4, 1.0)
     assert said["sigma_origin"] == "set"
+
+
+@pytest.mark.parametrize(
+    ("sigma", "epsilon"), [("1e-320", "inf"), ("1e-300", "inf"), ("1e-200", "inf"), ("1e-100", 4e193), ("1e150", 0.0)]
+)
+def test_account_at_the_ends_of_what_floats_hold(command: Command, sigma: str, epsilon: float | str) -> None:
+    """M/(2 n^2 sigma^2) where it is so large that nothing else counts; no accountant is below it."""
+    said = good(command("account", *PAPER[:4], "--sigma", sigma, "--delta", "1e-5", "--all", "--json"))
+    assert said["epsilon"]["exact"] == (epsilon if epsilon == "inf" else pytest.approx(epsilon))
+    assert min(float(value) for value in said["epsilon"].values()) >= 0.999999 * float(said["epsilon"]["exact"])
 
 
 def test_account_at_the_papers_other_delta(command: Command) -> None:
@@ -223,6 +237,7 @@ def test_doctor(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert {"name", "needed_for", "present", "detail", "help"} <= set(finding)
         assert finding["present"] or finding["help"]
     assert found["EMNIST data"]["present"] is True
+    nothing_wrong(monkeypatch)
     monkeypatch.setenv("AIRDP_DATA", str(tmp_path / "missing"))
     assert not {f["name"]: f for f in good(command("doctor", "--json"))["findings"]}["EMNIST data"]["present"]
     text = command("doctor")
@@ -230,7 +245,35 @@ def test_doctor(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "The core is complete" in text.out
 
 
+def nothing_wrong(monkeypatch: pytest.MonkeyPatch, **but: str) -> None:
+    """Importing everything takes seconds; once is enough."""
+    monkeypatch.setattr(
+        fl.cli.labs.doctor, "import_problems", lambda names: {name: but.get(name, "") for name in names}
+    )
+
+
+def test_doctor_of_a_package_that_does_not_import(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing_wrong(monkeypatch, sklearn="ImportError: libgomp.so.1: cannot open shared object file")
+    outcome = command("doctor", "--json")
+    assert (outcome.code, outcome.json["complete"]) == (2, False)
+    found = {finding["name"]: finding for finding in outcome.json["findings"]}
+    assert not found["scikit-learn"]["present"]
+    assert "libgomp.so.1" in found["scikit-learn"]["detail"]
+    assert found["torch"]["present"]
+
+
+def test_doctor_finds_gnuradio_where_runs_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"/elsewhere/python3": ""}
+    monkeypatch.setattr(flowgraphs.runtime, "gnuradio_python", lambda: "/elsewhere/python3")
+    monkeypatch.setattr(
+        hardware.lab.requirements, "import_problems", lambda names, python: dict.fromkeys(names, here.get(python, "no"))
+    )
+    gnuradio = next(one for one in registry().backends["gnuradio"].requirements() if one.name == "gnuradio")
+    assert (gnuradio.present, gnuradio.detail) == (True, "imported by /elsewhere/python3")
+
+
 def test_doctor_of_an_incomplete_installation(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing_wrong(monkeypatch)
     monkeypatch.setattr(fl.cli.labs.doctor, "package_version", lambda name: None if name == "torch" else "1.0")
     outcome = command("doctor", "--json")
     assert (outcome.code, outcome.json["complete"]) == (2, False)
@@ -257,7 +300,11 @@ def test_every_command_of_the_issue_is_there() -> None:
     ("error", "code", "told"),
     [
         (KeyboardInterrupt(), 130, "airdp: interrupted\n"),
-        (OSError(28, "No space left on device", "/x"), 2, "airdp: error: [Errno 28] No space left on device: '/x'\n"),
+        (
+            OSError(28, "No space left on device", "/x"),
+            2,
+            "airdp: error: /x: No space left on device; make room there, or choose a folder on another disk\n",
+        ),
     ],
 )
 def test_interruptions_and_full_disks_are_one_line(

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-import fl.run.runner
+import fl.run.course.uplinks
 from fl.cli.main import main
 from fl.run import run
 from fl.run.config import load_config
+from fl.run.folder import RunFolder
 from hardware.radio.errors import HardwareError
 
-SMALL = [part for key in ("local.epochs=1", "model.hidden=4", "uplink.uplinks=3") for part in ("--set", key)]
+SMALL_KEYS = ("local.epochs=1", "model.hidden=4", "uplink.uplinks=3", "radio.attempts=1")
+SMALL = [part for key in SMALL_KEYS for part in ("--set", key)]
 STRONG = ["--set", "channel.snr_db=90.0", "--set", "jammer.factor=1.0"]
 """So much power that nobody backs off: epsilon is what noise is sized for."""
 
@@ -33,6 +35,15 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_of_a_thousand_million_epochs_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """And an infinite epsilon is JSON too."""
+    arguments = [*SMALL, "--set", "local.epochs=1000000000", "--set", "uplink.kind=ideal"]
+    assert main(["run", "quickstart", *arguments, "--dry-run", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["epsilon"] == "inf"
+    assert facts["training_seconds_about"] > 1e4
+
+
 def test_without_a_terminal_there_is_a_line_for_each_uplink(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "quickstart", *SMALL, "--out", str(tmp_path / "run")]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("uplink ")]
@@ -40,28 +51,37 @@ def test_without_a_terminal_there_is_a_line_for_each_uplink(tmp_path: Path, caps
     assert re.search(r"accuracy +\d+\.\d %  epsilon \d+\.\d+ \(paper-claim\)$", lines[-1])
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(143)], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [(KeyboardInterrupt(), 130), (SystemExit(143), None), (HardwareError("client-1 may not be parked"), 2)],
+    ids=["ctrl-c", "sigterm", "a failing radio"],
+)
 def test_who_ends_a_run_is_told_how_it_goes_on(
-    end: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    end: BaseException,
+    code: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    kept = fl.run.runner.RunFolder.append_metrics
+    kept = RunFolder.append_metrics
 
     def interrupted(self: Any, row: dict[str, Any]) -> None:
         if row["uplink"] == 3:
             raise end
         kept(self, row)
 
-    monkeypatch.setattr(fl.run.runner.RunFolder, "append_metrics", interrupted)
+    monkeypatch.setattr(RunFolder, "append_metrics", interrupted)
     out = tmp_path / "my run"
-    if isinstance(end, KeyboardInterrupt):
-        assert main(["run", "quickstart", *SMALL, *STRONG, "--out", str(out)]) == 130
+    if code is not None:
+        arguments = ["run", "quickstart", *SMALL, *STRONG, "--out", str(out)]
+        assert main(arguments) == code
     else:
         with pytest.raises(SystemExit):
             main(["run", "quickstart", *SMALL, *STRONG, "--out", str(out)])
     said = capsys.readouterr().err
     assert f"airdp run quickstart {' '.join([*SMALL, *STRONG])} --out '{out}' --resume" in said
     assert (out / "figures" / "learning.png").exists()
-    monkeypatch.setattr(fl.run.runner.RunFolder, "append_metrics", kept)
+    monkeypatch.setattr(RunFolder, "append_metrics", kept)
     assert main(["run", "quickstart", *SMALL, *STRONG, "--out", str(out), "--resume", "--json"]) == 0
     # The uplink that was cut off was charged twice: more was spent than was asked for, and that is said.
     assert "WARNING: the run has spent epsilon" in capsys.readouterr().err
@@ -74,7 +94,7 @@ def test_a_run_that_never_sent_is_not_in_the_way(tmp_path: Path, monkeypatch: py
         raise HardwareError("no radio answers")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fl.run.runner, "attempt_uplink", fail)
+        patch.setattr(fl.run.course.uplinks, "attempt_uplink", fail)
         with pytest.raises(HardwareError):
             run(config, tmp_path / "run")
     assert (tmp_path / "run" / "ledger.jsonl").exists()

@@ -108,10 +108,12 @@ def test_a_command_imports_no_other() -> None:
 
 
 def test_account_imports_what_its_accountants_need_and_no_more() -> None:
-    loaded = loaded_by("account", "--rounds", "2", "--samples", "100", "--sigma", "0.1", "--delta", "1e-5")
+    account = ("account", "--rounds", "2", "--samples", "100", "--sigma", "0.1", "--delta", "1e-5")
+    loaded = loaded_by(*account)
     assert loaded[0] == "0"
-    assert set(loaded) & {"matplotlib", "numba", "pydantic", "torch"} == set()
-    assert "dp_accounting" in loaded
+    assert set(loaded) & {"dp_accounting", "matplotlib", "numba", "pydantic", "torch"} == set()
+    second_opinions = loaded_by(*account, "--all")
+    assert "dp_accounting" in second_opinions
 
 
 def test_what_is_no_command_is_refused_as_before(airdp: Callable[..., Outcome]) -> None:

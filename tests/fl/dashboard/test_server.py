@@ -187,7 +187,7 @@ def test_a_port_that_is_taken(radio_run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with (
-            pytest.raises(ConfigError, match="give another with --listen"),
+            pytest.raises(ConfigError, match="give another address"),
             page_beside(radio_run, f"127.0.0.1:{port}"),
         ):
             pass

@@ -117,7 +117,7 @@ class TestLearning:
         )
         page = without_pictures(folder)
         assert not any(caption.startswith("Final accuracy") for caption in tables_of(page))
-        assert "A curve of one trial has no interval" in page
+        assert "A curve of one or two trials has no interval" in page
 
     def test_curves_hold_mean_and_interval(self, algorithms: Path) -> None:
         curve = read_study(algorithms).curves[1]
@@ -374,7 +374,9 @@ class TestCommand:
             f"{100 * results(own, 'fedavg')[1]['accuracy']:.2f}",
         ]
         assert table(page, "Epsilon")[2][2] == "none sized for 5"
-        assert "airdp run trial-02/config.toml --out AGAIN" in page
+        again = re.search(r"airdp run quickstart (--set .*) --out AGAIN", page)
+        assert again is not None
+        assert "seed=2" in again[1]
         # A page in its folder does not keep a run from being reported again.
         assert command("report", folder, "--no-bound").code == 0
 

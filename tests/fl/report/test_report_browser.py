@@ -112,7 +112,7 @@ def test_nothing_overflows(measured: dict[str, Any], width: int) -> None:
     assert view["out"] == []
     assert view["lost"] == []
     # Three pictures of one panel, three of two.
-    assert len(view["pictures"]) == 9
+    assert len(view["pictures"]) == 12
     assert all(0.28 * width < picture <= width for picture in view["pictures"])
     assert view["smallest"] > 8
 

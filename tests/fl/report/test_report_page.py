@@ -94,7 +94,7 @@ def test_structure(both: Report) -> None:
 
 def test_pictures_say_what_they_show(algorithms: Path, both: Report) -> None:
     images = images_of(both.page.split('id="jammer-test"')[0])
-    assert len(images) == 3
+    assert len(images) == 4
     for image in images:
         assert image.get("role") == "img"
         assert set(NAMES) <= set(texts_of(image))
@@ -107,8 +107,10 @@ def test_pictures_say_what_they_show(algorithms: Path, both: Report) -> None:
         (False, False),
         (True, False),
         (False, True),
+        (False, False),
     ]
-    assert both.page.count("Algorithm upcycled: 2 model iterations for each uplink.") == 6
+    assert "epsilon" in (images[3].get("aria-label") or "").lower() or "ε" in " ".join(texts_of(images[3]))
+    assert both.page.count("Algorithm upcycled: 2 model iterations for each uplink.") == 8
 
 
 def test_lines_are_where_the_means_are(algorithms: Path, both: Report) -> None:
@@ -135,7 +137,7 @@ def _metrics(path: Path) -> list[dict[str, Any]]:
 
 def test_the_first_of_two_axes_makes_the_panels(both: Report) -> None:
     figures = re.findall(r"<figure.*?</figure>", both.page.split('id="jammer-test"')[1], re.DOTALL)
-    assert len(figures) == 3
+    assert len(figures) == 4
     for figure in figures:
         panels = images_of(figure)
         assert [(panel.get("aria-label") or "").split(":")[0] for panel in panels] == NAMES[:2]
@@ -148,7 +150,7 @@ def test_files_beside_the_page(both: Report, tmp_path: Path) -> None:
     names = {
         f"report-files/{study}-{picture}.{suffix}"
         for study in ("algorithms", "jammer-test")
-        for picture in ("accuracy", "accuracy-iterations", "loss")
+        for picture in ("accuracy", "accuracy-iterations", "loss", "epsilon")
         for suffix in ("png", "pdf")
     }
     assert {str(path.relative_to(tmp_path / "deep")) for path in files} == names
@@ -162,9 +164,9 @@ def test_files_beside_the_page(both: Report, tmp_path: Path) -> None:
 def test_the_same_folder_makes_the_same_bytes(algorithms: Path, both: Report) -> None:
     again = build_report([algorithms], algorithms / "report.html", bound=False)
     assert again.files == {name: both.files[name] for name in again.files}
-    assert len(again.files) == 6
+    assert len(again.files) == 8
     images = re.findall(r"<svg.*?</svg>", again.page, re.DOTALL)
-    assert images == re.findall(r"<svg.*?</svg>", both.page, re.DOTALL)[:3]
+    assert images == re.findall(r"<svg.*?</svg>", both.page, re.DOTALL)[:4]
 
 
 def test_writing_again_replaces(algorithms: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
