@@ -30,7 +30,7 @@ NAMED_ELSEWHERE = {
     ("fl/bench/", "loopback"): "a shipped lab",
     ("fl/cli/labs/flowgraph.py", "gnuradio"): "the editor is GNU Radio's",
     ("fl/cli/labs/flowgraph.py", "pluto"): "what 0 dB means for that device",
-    ("fl/run/config.py", "loopback"): "the default lab, one that ships",
+    ("fl/run/config/air.py", "loopback"): "the default lab, one that ships",
 }
 """Places outside the rooms that speak of a program, a device or a lab with a backend's name, and why."""
 

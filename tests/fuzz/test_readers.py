@@ -19,11 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
+from numpy.typing import NDArray
 
 from calibration.diagnostics import diagnose_silence
+from calibration.gains import load_gains
 from calibration.noise import noise_of
 from calibration.record import new_record, parse_record, save_record
 from calibration.silence import observe_silence
+from fl.dashboard.follow import Followed
+from fl.inspect.view import LAYOUT, read_snapshot
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
 from fl.privacy.ledger_rows import encode
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
@@ -32,9 +36,12 @@ from fl.privacy.statement import state_privacy
 from fl.run.config import load_config
 from fl.run.folder import Checkpoint, RunFolder
 from fl.sweep.plan import SweepFolder, load_plan
-from hardware.foundation.documents import read_arrays
+from hardware.foundation.arrays import read_array, read_arrays
 from hardware.lab.file import load_lab
+from hardware.radio.samples import Capture
 from hardware.radio.settings import RadioSettings
+from hardware.recording.model import Recording, Segment
+from hardware.recording.sigmf_files import meta_path, read_recording, write_recording
 from phy.errors import AirdpError
 from tests.calibration.silences import SMALL, white
 from tests.conftest import REPOSITORY, TINY
@@ -46,11 +53,13 @@ pytestmark = pytest.mark.timeout(60 + COUNT // 10)
 Read = Callable[[bytes], object]
 
 
-def attack(name: str, seeds: list[bytes], make: Callable[[bytes, random.Random], bytes], read: Read) -> None:
-    """Refused or read, `COUNT` times; and not always the same, or the mutations would show nothing."""
+def attack(
+    name: str, seeds: list[bytes], make: Callable[[bytes, random.Random], bytes], read: Read, count: int = COUNT
+) -> None:
+    """Refused or read, `count` times; and not always the same, or the mutations would show nothing."""
     draw = random.Random(f"{name} {SEED}")
     refused = 0
-    for number in range(COUNT):
+    for number in range(count):
         content = make(draw.choice(seeds), draw)
         try:
             read(content)
@@ -61,7 +70,7 @@ def attack(name: str, seeds: list[bytes], make: Callable[[bytes, random.Random],
             raise
     assert refused > 0
     if COUNT >= 1000:
-        assert refused < COUNT
+        assert refused < count
 
 
 def values_of(load: Callable[[str], Any], dump: Callable[[Any], str]) -> Callable[[bytes, random.Random], bytes]:
@@ -227,6 +236,85 @@ def test_checkpoints(tmp_path: Path) -> None:
     folder.save_checkpoint(Checkpoint(3, np.linspace(-1, 1, 200).astype(np.float32), "a" * 64))
     seeds = [folder.checkpoint_path.read_bytes()]
     attack("checkpoint", seeds, arrays_changed, of_file(folder.checkpoint_path, lambda path: folder.load_checkpoint()))
+
+
+def small_snapshot() -> dict[str, NDArray[Any]]:
+    """Two transmitters, one of them a client, on eight bins."""
+    sizes = {"T": 2, "K": 1, "U": 4, "F": 8, "N": 5, "S": 6, "P": 7}
+    kinds: dict[str, Any] = {"U": "<U6", "c": np.complex64, "f": np.float64, "i": np.int64}
+    made = {name: np.ones([sizes[axis] for axis in one.axes], kinds[one.kind]) for name, one in LAYOUT.items()}
+    return {**made, "noise_bins": np.array([1, 2, 6, 7])}
+
+
+def test_snapshots(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, **small_snapshot())
+
+    def use(path: Path) -> None:
+        snapshot = read_snapshot(path)
+        assert np.isfinite(snapshot.delays_samples).all()
+        assert np.isfinite(snapshot.gains_db).all()
+
+    attack("snapshot", [buffer.getvalue()], arrays_changed, of_file(tmp_path / "u.npz", use))
+
+
+def test_single_arrays(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, np.linspace(-1, 1, 50).astype(np.float32))
+    attack("array", [buffer.getvalue()], mutate_bytes, of_file(tmp_path / "a.npy", read_array))
+
+
+def test_gains(tmp_path: Path) -> None:
+    text = "uplink,transmitter,re,im\n" + "".join(
+        f"{uplink},{link},0.5,-0.25\n" for uplink in (1, 2) for link in ("0", "1", "jammer")
+    )
+    buffer = io.BytesIO()
+    np.savez(buffer, client_gains=np.ones((2, 3), complex), jammer_gains=np.ones(2, complex))
+    attack("gains as text", [text.encode()], mutate_bytes, of_file(tmp_path / "g.csv", load_gains))
+    attack("gains", [buffer.getvalue()], arrays_changed, of_file(tmp_path / "g.npz", load_gains))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:sigmf")
+@pytest.mark.filterwarnings("ignore:Found undeclared extensions")
+def test_recordings(tmp_path: Path) -> None:
+    """SigMF: the samples stay as they are, what describes them is changed."""
+    base, settings = tmp_path / "r", RadioSettings(5e6, 2.45e9, 2.45e9, 5e6, -10.0, 40.0)
+    captures = [Capture(np.zeros(8, np.complex64), start, settings, 0) for start in (0, 100)]
+    segments = tuple(Segment(capture, datetime.now(UTC)) for capture in captures)
+    write_recording(base, Recording("ps", "a radio", "a recording", segments, facts={"uplink": 1}))
+    meta = meta_path(base)
+    # A fifth of the others: the validator of the format takes its time.
+    attack("recording", [meta.read_bytes()], JSON, of_file(meta, lambda path: read_recording(base)), COUNT // 5)
+
+
+def test_what_a_page_follows(tmp_path: Path) -> None:
+    """Log, noise and metrics together: the page names what it cannot read, and shows the rest."""
+    time = "2026-01-01T00:00:00.000+00:00"
+    lines: list[dict[str, Any]] = [
+        {"time": time, "kind": "run", "state": "started"},
+        {"time": time, "kind": "state", "state": "sound", "uplink": 1, "attempt": 0},
+        {"time": time, "kind": "node", "node": "client-1", "state": "sent", "uplink": 1},
+        {"time": time, "kind": "message", "level": "warning", "text": "x"},
+        {"uplink": 1, "attempt": 0, "silence": {"noise": {"noise_var_real": 1.0, "ci": [0.5, 2.0]}}, "accuracy": 0.5},
+    ]
+    seeds = ["".join(json.dumps(line) + "\n" for line in lines).encode()]
+    make = values_of(
+        lambda text: [json.loads(line) for line in text.splitlines()],
+        lambda rows: "".join(json.dumps(one) + "\n" for one in rows),
+    )
+    folder = RunFolder(tmp_path)
+
+    def follow(content: bytes) -> None:
+        for name in ("log.jsonl", "noise.jsonl", "metrics.jsonl", "result.json", "lab.toml"):
+            (tmp_path / name).write_bytes(content)
+        followed = Followed(folder)
+        followed.update()
+        news = followed.news({})
+        json.dumps(news, allow_nan=False)
+        if news["run"]["problems"] or news["run"]["damaged_lines"]:
+            raise AirdpError("named on the page")
+
+    attack("what a page follows", seeds, make, follow)
 
 
 def test_an_archive_that_grows_beyond_reason_is_refused(tmp_path: Path) -> None:
