@@ -28,8 +28,9 @@ check: setup-dev ## lint, formatting, types and layers
 docs: setup-dev ## build the guides into site/; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
-reference: setup-dev ## write docs/reference/ again, from the code that it describes
+reference: setup-dev ## write docs/reference/ and examples/notebooks/ again, from the code that they show
 	$(BIN)/python -m docs.make_reference
+	$(BIN)/python -m docs.make_notebooks
 
 bench: setup-run ## measure speed
 	$(BIN)/airdp bench $(ARGS)

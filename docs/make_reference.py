@@ -24,7 +24,7 @@ REFERENCE = Path(__file__).parent / "reference"
 CONFIG_INTRODUCTION = """\
 # Run configuration
 
-<!-- Written by `make reference`: change the docstrings in fl/run/config.py, not this page. -->
+<!-- Written by `make reference`: change the docstrings in fl/run/config, not this page. -->
 
 A run is described by a TOML file with the sections below. Every key has a default, so a file holds only what differs.
 Unknown keys, wrong types and impossible combinations are refused, with the key's name, before anything is done.
