@@ -143,7 +143,9 @@ class Session:
     def _on_event(self, said: Mapping[str, Any]) -> None:
         """Called in any thread."""
         key = (said["slug"], said["trial"])
-        self.uplinks[key], self.running[key] = said["uplink"], said["accuracy"]
+        self.uplinks[key] = said["uplink"]
+        # Only the start of a trial that goes on has none: what was known of it stays.
+        self.running[key] = self.running.get(key) if said["accuracy"] is None else said["accuracy"]
 
     def _tell(self, *, stopping: bool = False) -> None:
         done = sum(self.uplinks.values())

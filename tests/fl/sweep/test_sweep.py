@@ -162,6 +162,19 @@ def test_more_trials_can_be_added_and_what_is_there_stays(
     assert SweepFolder(out).plan().trials == 2
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uplinks take long enough for a sweep, which looks every 0.2 s, to see trials between start and end."""
+    append = RunFolder.append_metrics
+
+    def wait(folder: RunFolder, row: dict[str, Any]) -> None:
+        time.sleep(0.05)
+        append(folder, row)
+
+    monkeypatch.setattr(RunFolder, "append_metrics", wait)
+
+
+@pytest.mark.usefixtures("unhurried")
 def test_progress_is_told_in_uplinks_with_the_time_that_remains(cluster: str, grid: Path, out: Path) -> None:
     told: list[SweepProgress] = []
     seconds: list[float] = []
