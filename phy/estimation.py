@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from phy.compute.one_thread import one_blas_thread
 from phy.compute.transforms import transform_of
 from phy.errors import SignalError
 from phy.numerology import Numerology
@@ -100,7 +101,8 @@ def delay_basis(numerology: Numerology, min_delay_samples: float, max_delay_samp
             "Use 0 to cp_samples.",
         )
     k = numerology.used_subcarriers
-    eigenvalues, vectors = np.linalg.eigh(np.sinc((k[:, None] - k) * (span / numerology.fft_size)))
+    with one_blas_thread():
+        eigenvalues, vectors = np.linalg.eigh(np.sinc((k[:, None] - k) * (span / numerology.fft_size)))
     kept = vectors[:, eigenvalues > _EIGENVALUE_FLOOR * eigenvalues[-1]]
     centre = np.exp(-2j * np.pi * k * ((min_delay_samples + max_delay_samples) / 2.0) / numerology.fft_size)
     basis = np.asarray(kept * centre[:, None], dtype=np.complex64)

@@ -50,12 +50,17 @@ def rotate(
     return turned
 
 
+def turns_until(sample: int, cycles_per_sample: float) -> float:
+    """Where in its turn, 0 ... 1, a carrier is at `sample`; in exact integer arithmetic, however large the counter."""
+    numerator, denominator = float(cycles_per_sample).as_integer_ratio()
+    return (numerator * sample) % denominator / denominator
+
+
 def _phasors(
     count: int, cycles_per_sample: float, start_sample: int, phase_rad: float
 ) -> tuple[NDArray[np.complex64], NDArray[np.complex64]]:
     """Within a block, and of each block: exp of n values costs more than all else, and exp(a + b) = exp(a) exp(b)."""
-    numerator, denominator = float(cycles_per_sample).as_integer_ratio()
-    start_turns = (numerator * start_sample) % denominator / denominator + phase_rad / (2.0 * math.pi)
+    start_turns = turns_until(start_sample, cycles_per_sample) + phase_rad / (2.0 * math.pi)
     block = _ROTATION_BLOCK if count > 4 * _ROTATION_BLOCK else _SHORT_ROTATION_BLOCK
     block_turns = start_turns + np.remainder(cycles_per_sample * block * np.arange(-(-count // block)), 1.0)
     fine = np.exp(2j * np.pi * cycles_per_sample * np.arange(block)).astype(np.complex64)

@@ -5,8 +5,6 @@ less than -69 dB where |f| <= 0.4 cycles/sample, i.e. within 80 % of the band; c
 order one. A signal with energy there must be filtered first.
 """
 
-import math
-import threading
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,12 +17,9 @@ KERNEL_TAPS = 24
 KERNEL_LEAD = KERNEL_TAPS // 2 - 1
 # Wider windows leak less but pass less of the band; at 24 taps the worse of the two errors is smallest here.
 _KAISER_BETA = 7.5
-_PHASES = 1024
+_PHASES = 2048
 # For the derivative: its error, about pi^3/6 h^2, is that of a millionth.
 _STEP = 1e-3
-_DRIFT = 2.5e-3
-_LARGEST_BLOCK = 256
-_scratch = threading.local()
 
 
 class Shifted(NamedTuple):
@@ -54,10 +49,13 @@ def _kernel(t: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1)
 def _table() -> NDArray[np.float32]:
-    """The kernel at fractions 0, 1/PHASES ... 1 and its derivative, shape (PHASES + 1, 2, KERNEL_TAPS)."""
+    """The kernel at fractions 0, 1/PHASES ... 1 and its derivative's middle, (PHASES + 1, KERNEL_TAPS + SLOPE_TAPS)."""
+    from phy.compute.vector_filter import SLOPE_TAPS
+
     offsets = np.arange(KERNEL_TAPS) - KERNEL_LEAD - np.arange(_PHASES + 1)[:, None] / _PHASES
     slopes = (_kernel(offsets - _STEP) - _kernel(offsets + _STEP)) / (2.0 * _STEP)
-    return np.asarray(np.stack([_kernel(offsets), slopes], axis=1), np.float32)
+    left_out = (KERNEL_TAPS - SLOPE_TAPS) // 2
+    return np.asarray(np.hstack([_kernel(offsets), slopes[:, left_out : left_out + SLOPE_TAPS]]), np.float32)
 
 
 def interpolate(
@@ -71,31 +69,16 @@ def interpolate(
 
     out: complex64 and contiguous, to be filled and returned.
 
-    The fraction of t moves slowly: over blocks in which it moves by `_DRIFT` at most, the filter is replaced by its
-    tangent at the nearest of `_PHASES` tabulated ones. That is 100 dB below the signal, far less than what the kernel
-    itself leaves; 2 ns a sample for a crystal that is 20 ppm off, more beyond 300 ppm.
+    The fraction of t moves slowly: over blocks of 64 samples the filter is replaced by its tangent at the nearest of
+    `_PHASES` tabulated ones, where clocks are less than 100 ppm apart. What that leaves is below what the kernel itself
+    does; 0.8 ns a sample, and ten times as much beyond 100 ppm.
     """
     from phy.compute.resampling import resample
 
-    steady = int(_DRIFT / max(abs(delta), 1e-9))
-    block = min(_LARGEST_BLOCK, steady // 8 * 8 or max(1, steady))
-    # All positions, and a block beyond them, see zeros where there are no samples.
-    lead = KERNEL_LEAD + max(0, math.ceil(-first)) + 1
-    end = math.ceil(first + count * (1.0 + max(delta, 0.0))) + KERNEL_TAPS + block
     length = samples.shape[-1]
-    padded = _kept(lead + max(end, length))
-    padded[:lead], padded[lead + length :] = 0.0, 0.0
     if out is None:
         out = np.empty((*samples.shape[:-1], count), np.complex64)
-    for row, values in zip(samples.reshape(-1, length), out.reshape(-1, count), strict=True):
-        padded[lead : lead + length] = row
-        resample(padded.view(np.float32), _table(), first + lead - KERNEL_LEAD, delta, block, values.view(np.float32))
+    rows = np.ascontiguousarray(samples, np.complex64).reshape(-1, length)
+    for row, values in zip(rows, out.reshape(-1, count), strict=True):
+        resample(row.view(np.float32), _table(), first - KERNEL_LEAD, delta, values.view(np.float32))
     return out
-
-
-def _kept(count: int) -> NDArray[np.complex64]:
-    """This thread's array for `count` samples: fresh memory of a burst's size costs more than the filter."""
-    kept: NDArray[np.complex64] | None = getattr(_scratch, "samples", None)
-    if kept is None or kept.size < count:
-        kept = _scratch.samples = np.empty(count, np.complex64)
-    return kept[:count]

@@ -22,6 +22,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
+from phy.compute.one_thread import one_blas_thread
 from phy.numerology import Numerology
 
 FINE = 128
@@ -64,9 +65,9 @@ def _fit(numerology: Numerology) -> NDArray[np.complex128]:
     band = band_numerology(numerology)
     delays = np.arange(-_SPREAD, numerology.cp_samples + _SPREAD)
     steer = np.exp(-2j * np.pi * band.used_frequencies[:, None] * delays)
-    gram = steer.conj().T @ steer
     ridge = _RIDGE * band.data_subcarriers * np.eye(len(delays))
-    return np.asarray(np.linalg.solve(gram + ridge, steer.conj().T))
+    with one_blas_thread():
+        return np.asarray(np.linalg.solve(steer.conj().T @ steer + ridge, steer.conj().T))
 
 
 def fine_response(channel: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.complex128]:

@@ -10,6 +10,8 @@ from phy.compute.compiled import compiled, compiled_sums
 
 # Floats of which squares are added in float32, before float64 takes over.
 _SQUARES = 4096
+# Samples over which a carrier's turn is a table.
+_TURNS = 64
 
 
 @compiled
@@ -49,6 +51,47 @@ def accumulate(
     source, target = np.uintp(first), np.uintp(to)
     for n in range(np.uintp(count)):
         total[target + n] += samples[source + n] * factor
+
+
+@compiled
+def accumulate_turning(
+    samples: NDArray[np.complex64],
+    first: int,
+    count: int,
+    factor: complex,
+    cycles_per_sample: float,
+    total: NDArray[np.complex64],
+    to: int,
+) -> None:
+    """total[to + n] += factor exp(j 2 pi f n) samples[first + n], n = 0 ... count - 1. All of these places exist.
+
+    exp(a + b) = exp(a) exp(b): one within a block in single precision, one of each block in double.
+    """
+    angle = 2.0 * math.pi * cycles_per_sample
+    step, coarse, unit = complex(math.cos(angle), math.sin(angle)), factor, complex(1.0, 0.0)
+    fine = np.empty(_TURNS, np.complex64)
+    for n in range(_TURNS):
+        fine[n] = unit
+        unit *= step
+    for start in range(0, count, _TURNS):
+        length = min(_TURNS, count - start)
+        _accumulate_turned(samples, first + start, length, fine, np.complex64(coarse), total, to + start)
+        coarse *= unit
+
+
+@compiled
+def _accumulate_turned(
+    samples: NDArray[np.complex64],
+    first: int,
+    count: int,
+    fine: NDArray[np.complex64],
+    coarse: np.complex64,
+    total: NDArray[np.complex64],
+    to: int,
+) -> None:
+    source, target = np.uintp(first), np.uintp(to)
+    for n in range(np.uintp(count)):
+        total[target + n] += samples[source + n] * (fine[n] * coarse)
 
 
 @compiled

@@ -151,8 +151,8 @@ def test_clock_offset_is_the_same_for_a_stream_in_pieces() -> None:
         part, offset = resample_clock(SAMPLES[begin:end], ppm, start + begin)
         at = begin + offset - first
         together[at : at + part.size] += part
-    # Tangents are taken at other places.
-    np.testing.assert_allclose(together, whole, atol=1e-5)
+    # Tangents are taken at other places: -80 dB at 40 ppm, of a signal that fills its band.
+    np.testing.assert_allclose(together, whole, atol=1e-4 * float(np.abs(SAMPLES).max()))
 
 
 def test_phase_noise_is_a_random_walk_of_the_given_step() -> None:
