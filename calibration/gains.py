@@ -10,12 +10,14 @@ A file with a single uplink stands for a static channel.
 
 import csv
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.foundation.arrays import read_arrays
+from hardware.foundation.documents import DocumentError, open_regular
 from phy.errors import AirdpError
 
 JAMMER = "jammer"
@@ -82,11 +84,11 @@ def _load_npz(path: Path) -> GainsTable:
 def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Line number and values of each row below the header."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with open_regular(path) as stream, TextIOWrapper(stream, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             header = next(reader, [])
             rows = [(reader.line_num, row) for row in reader if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, DocumentError, UnicodeDecodeError, csv.Error) as error:
         raise GainsFileError(f"gains file {path} cannot be read: {error}; expected {','.join(_COLUMNS)}") from error
     if header != _COLUMNS:
         raise GainsFileError(f"gains file {path} has the header {header}: expected {','.join(_COLUMNS)}")

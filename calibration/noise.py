@@ -17,6 +17,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.converter import rounding_var_real
 from calibration.errors import MeasurementError
 from calibration.schema import measurement
 from calibration.silence import Silence, mirrored_pairs, observe_silence, unit_power
@@ -116,7 +117,8 @@ class NoiseMeasurement:
     bins, noise_var_real_per_bin, ci_per_bin: the same for each used subcarrier (used,), lowest frequency first, with
     spurs' tones taken out; each interval is for its subcarrier alone. excluded_bins: used subcarriers that the pooled
     value leaves out, loud_bins those of them that the measurement itself found to hold more than noise. whiteness_p:
-    p-value of equal variance over the used subcarriers without loud ones.
+    p-value of equal variance over the used subcarriers without loud ones. converter_step: of the receiver; what its
+    rounding adds is in all variances, and in no `SigmaBound`.
     """
 
     noise_var_real: float
@@ -133,10 +135,13 @@ class NoiseMeasurement:
     whiteness_p: float
     quietest: QuietestSubcarrier
     impropriety: Impropriety
+    converter_step: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse a measurement whose parts do not follow from each other: nothing here may be edited by hand."""
         check_probability("confidence", self.confidence)
+        if not (math.isfinite(self.converter_step) and self.converter_step >= 0.0):
+            raise MeasurementError(f"converter_step = {self.converter_step}: expected a finite number of at least 0")
         if not 0.0 <= self.whiteness_p <= 1.0:
             raise MeasurementError(f"whiteness_p = {self.whiteness_p}: expected 0 to 1")
         if self.blocks < 1 or not self.bins or len(set(self.bins)) != len(self.bins):
@@ -247,6 +252,7 @@ def noise_of(silence: Silence, confidence: float = 0.95, exclude_bins: Sequence[
         whiteness_p=frequency_whiteness(powers[~with_spur], blocks)[1],
         quietest=_quietest(bin_numbers, variances.tolist(), blocks, confidence),
         impropriety=_impropriety(silence, ~with_spur),
+        converter_step=silence.step,
     )
 
 
@@ -312,6 +318,12 @@ def frequency_whiteness(bin_powers: NDArray[np.float64], blocks: int) -> tuple[f
     return power_ratio_to_db(float(levels.max() / levels.min())), independent_minimum(np.array([between, within]))
 
 
+def quietest_direction(noise_var_real: float, impropriety: float, converter_step: float) -> float:
+    """Noise in the quietest direction in the plane of I and Q, without what the receiver's converter adds."""
+    left = noise_var_real * (1.0 - impropriety) - rounding_var_real(converter_step)
+    return max(left, _LEAST_DIRECTION * noise_var_real)
+
+
 def sigma_lower_bound(measurement: NoiseMeasurement) -> SigmaBound:
     """The noise that an accountant may count on: with probability `SigmaBound.confidence` or more it is below the truth
     on every subcarrier at once, whatever the noise's colour.
@@ -320,7 +332,8 @@ def sigma_lower_bound(measurement: NoiseMeasurement) -> SigmaBound:
     larger than that of q. So a factor that brings the power of *one* subcarrier below its variance with probability
     1 - e brings the smallest power below the smallest variance with probability 1 - e at least: the minimum pays for
     having been looked for by being small. The quietest direction in the plane of I and Q has 1 - |rho| of that
-    variance, and |rho| enters with its upper bound. e is 1 - `bound_confidence`; a tenth of it is for rho.
+    variance, and |rho| enters with its upper bound. e is 1 - `bound_confidence`; a tenth of it is for rho. What the
+    receiver's converter adds to all of this is taken off.
 
     The noise must be Gaussian and stationary: see `NoiseDiagnostics.bound_holds`.
     """
@@ -329,7 +342,7 @@ def sigma_lower_bound(measurement: NoiseMeasurement) -> SigmaBound:
     factor = variance_lower_factor(measurement.blocks, (1.0 - CIRCULARITY_SHARE) * error)
     lost = measurement.impropriety.upper(CIRCULARITY_SHARE * error)
     return SigmaBound(
-        noise_var_real=factor * quietest.noise_var_real * max(1.0 - lost, _LEAST_DIRECTION),
+        noise_var_real=quietest_direction(factor * quietest.noise_var_real, lost, measurement.converter_step),
         confidence=measurement.bound_confidence,
         source=BoundSource.QUIETEST,
         bin=quietest.bin,

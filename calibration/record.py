@@ -22,7 +22,7 @@ from calibration.links import LinkMeasurement
 from calibration.noise import NoiseMeasurement, sigma_lower_bound
 from calibration.schema import Foreign, JsonValue, from_json, measurement, to_json
 from calibration.timing import TimingMeasurement
-from hardware.foundation.documents import DocumentError, parse_json
+from hardware.foundation.documents import DocumentError, parse_json, read_bounded
 from hardware.foundation.durable import write_atomically
 from hardware.foundation.sections import explain
 from hardware.radio.settings import RadioSettings
@@ -162,10 +162,10 @@ def load_record(path: Path) -> CalibrationRecord:
 def read_record(path: Path) -> bytes:
     """The content of a record's file, not looked at; raises `RecordError` where it cannot be read."""
     try:
-        return path.read_bytes()
+        return read_bounded(path)
     except FileNotFoundError as error:
         raise RecordError(f"calibration record {path} does not exist: calibrate the lab first") from error
-    except OSError as error:
+    except (OSError, DocumentError) as error:
         raise RecordError(f"calibration record {path} cannot be read: {error}") from error
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
+from calibration.converter import converter_step
 from calibration.spurs import Spur, remove_spurs
 from hardware.radio.errors import CaptureError
 from phy.numerology import Numerology
@@ -28,7 +29,7 @@ class Silence:
     """cells: complex64 (blocks, K), noise with DC and tones taken out; bins: int64 (K,) FFT bin of each column.
 
     Columns are in order of frequency. raw_bin_power: (fft_size,) mean |z|^2 per bin in FFT order with everything in
-    it. dc, tones: what was taken out.
+    it. dc, tones: what was taken out. step: of the receiver's converter, see `calibration.converter`.
     """
 
     numerology: Numerology
@@ -37,6 +38,7 @@ class Silence:
     raw_bin_power: NDArray[np.float64]
     dc: Spur
     tones: tuple[Spur, ...]
+    step: float = 0.0
 
     @property
     def blocks(self) -> int:
@@ -93,7 +95,8 @@ def observe_silence(
     reach too; the used ones where none are given.
 
     Raises `CaptureError` for fewer than 16 blocks, NaN or infinite samples, a block of zeros (a lost buffer or a dead
-    receiver), the same value throughout, or more than 1 in 1000 samples at full scale.
+    receiver), the same value throughout, noise that the converter's rounding hides, or more than 1 in 1000 samples at
+    full scale.
     """
     checked = check_silence(samples, numerology)
     raw = _blocks(checked, numerology)
@@ -106,6 +109,7 @@ def observe_silence(
         raw_bin_power=mean_power(raw),
         dc=dc,
         tones=tones,
+        step=converter_step(checked, rest),
     )
 
 

@@ -21,6 +21,7 @@ Each factor errs with a part of the error e of the whole (union bound; `SHARES`)
 * f3, *mean*: A may be low by chance: Chernoff's bound N (x - 1 - ln x) = ln(1/e) on the lower tail, N = K B/(w max r).
 * *circularity*: the quietest direction in the plane of I and Q has 1 - |rho| of the variance; |rho| of all silences at
   its upper bound. One rho for the band: a receiver's imbalance is taken to be the same at all its frequencies.
+* What the receiver's converter adds is taken off at the end (`calibration.converter`): it is no noise that counts.
 
 What this rests on is that the silences of a pool have one shape. That is tested with every silence (`agreement`, with
 the false alarm `DISAGREEMENT_LEVEL` for noise that has not changed): each subcarrier's share of the power against the
@@ -38,7 +39,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from calibration.errors import MeasurementError
-from calibration.noise import CIRCULARITY_SHARE, BoundSource, SigmaBound
+from calibration.noise import CIRCULARITY_SHARE, BoundSource, SigmaBound, quietest_direction
 from calibration.pooling.spectrum import Spectrum
 from calibration.statistics import check_probability, variance_factors, variance_lower_factor
 from phy.units import db_to_power_ratio, noise_var_real_from_complex, power_ratio_to_db
@@ -69,6 +70,7 @@ class Agreement:
 @dataclass(frozen=True, eq=False)
 class NoisePool:
     """Silences that agree, as sums. energy: float64 (K,), of blocks times powers. loudest: largest level among them.
+    step: the largest of the converter.
 
     first: the silences before `settled` was called, None while there is none; those after it are compared with it.
     """
@@ -80,13 +82,22 @@ class NoisePool:
     pseudo: complex
     pairs: int
     loudest: float
+    step: float
     first: "NoisePool | None" = None
 
     @classmethod
     def of(cls, silence: Spectrum) -> "NoisePool":
         """A pool of one silence."""
-        energy = silence.powers * silence.blocks
-        return cls(silence.bins, silence.blocks, energy, silence.steady, silence.pseudo, silence.pairs, silence.level)
+        return cls(
+            bins=silence.bins,
+            blocks=silence.blocks,
+            energy=silence.powers * silence.blocks,
+            steady=silence.steady,
+            pseudo=silence.pseudo,
+            pairs=silence.pairs,
+            loudest=silence.level,
+            step=silence.step,
+        )
 
     def joined(self, silence: Spectrum) -> "NoisePool":
         """The pool with one silence more; whether it agrees is the caller's to ask first."""
@@ -99,6 +110,7 @@ class NoisePool:
             pseudo=self.pseudo + silence.pseudo,
             pairs=self.pairs + silence.pairs,
             loudest=max(self.loudest, silence.level),
+            step=max(self.step, silence.step),
         )
 
     def settled(self) -> "NoisePool":
@@ -158,9 +170,9 @@ class NoisePool:
         lost = self._impropriety(error["circularity"])
         quietest = int(np.argmin(powers))
         of_level = float(silence.powers[kept].mean()) / mean
-        variance = noise_var_real_from_complex(float(powers[quietest]))
+        variance = noise_var_real_from_complex(float(powers[quietest])) * of_level * shape * level * low
         return SigmaBound(
-            noise_var_real=variance * of_level * shape * level * low * max(1.0 - lost, 1e-12),
+            noise_var_real=quietest_direction(variance, lost, self.step),
             confidence=confidence,
             source=BoundSource.POOL,
             bin=int(self.bins[quietest]),

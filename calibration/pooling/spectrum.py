@@ -15,7 +15,7 @@ class Spectrum:
     """What one silence says to a pool. bins: int64 (K,). powers: float64 (K,), mean |z|^2 over the `blocks` blocks.
 
     steady: bool (K,), False where more than noise was found. pseudo: sum of u^2 over `pairs` values of unit power that
-    show an I/Q imbalance (`mirrored_pairs`).
+    show an I/Q imbalance (`mirrored_pairs`). step: of the receiver's converter (`calibration.converter`).
     """
 
     bins: NDArray[np.int64]
@@ -24,6 +24,7 @@ class Spectrum:
     steady: NDArray[np.bool_]
     pseudo: complex
     pairs: int
+    step: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what no silence has."""
@@ -49,4 +50,5 @@ def spectrum_of(silence: Silence) -> Spectrum:
     loud, _ = loud_bins(powers, silence.blocks)
     steady = ~(loud | np.isin(silence.bins, [tone.bin for tone in silence.tones]))
     pairs = mirrored_pairs(unit_power(silence.cells[:, steady]), silence.subcarriers[steady]).astype(np.complex128)
-    return Spectrum(silence.bins, silence.blocks, powers, steady, complex(np.sum(pairs * pairs)), pairs.size)
+    pseudo = complex(np.sum(pairs * pairs))
+    return Spectrum(silence.bins, silence.blocks, powers, steady, pseudo, pairs.size, silence.step)

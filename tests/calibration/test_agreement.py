@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from calibration.agreement import noise_change
 from calibration.errors import MeasurementError
 from calibration.noise import NoiseMeasurement, measure_noise
+from calibration.pooling.agreement import noise_change
 from phy.numerology import Numerology
 from tests.calibration.silences import DEFAULT, SMALL, coloured, tone, white
 
