@@ -3,10 +3,14 @@
 It is kept in pages, made when the first burst touches them.
 """
 
+import cmath
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from phy.impairments import turns_until
 
 # A page that nothing of was received yet costs its memory, one that is too short a call.
 _PAGE = 1 << 16
@@ -19,19 +23,28 @@ class Ahead:
     kept_from: int = 0
     _pages: dict[int, NDArray[np.complex64]] = field(default_factory=dict)
 
-    def add(self, start_sample: int, samples: NDArray[np.complex64], gain: complex) -> None:
-        """Add gain * samples (n,) from `start_sample` on; what would be heard before `kept_from` is gone."""
-        from phy.compute.kernels import accumulate
+    def add(
+        self, start_sample: int, samples: NDArray[np.complex64], gain: complex, cycles_per_sample: float = 0.0
+    ) -> None:
+        """Add gain * samples (n,) from `start_sample` on, turned by exp(j 2 pi f r) at the receiver's sample r.
 
-        first, factor = max(start_sample, self.kept_from), np.complex64(gain)
-        end = start_sample + samples.size
+        What would be heard before `kept_from` is gone.
+        """
+        from phy.compute.kernels import accumulate, accumulate_turning
+
+        first, end = max(start_sample, self.kept_from), start_sample + samples.size
         while first < end:
             page, inside = divmod(first, _PAGE)
             length = min(_PAGE - inside, end - first)
             target = self._pages.get(page)
             if target is None:
                 target = self._pages[page] = np.zeros(_PAGE, np.complex64)
-            accumulate(samples, first - start_sample, length, factor, target, inside)
+            place = first - start_sample
+            if cycles_per_sample:
+                factor = gain * cmath.rect(1.0, 2.0 * math.pi * turns_until(first, cycles_per_sample))
+                accumulate_turning(samples, place, length, factor, cycles_per_sample, target, inside)
+            else:
+                accumulate(samples, place, length, np.complex64(gain), target, inside)
             first += length
 
     def heard(self, count: int, start_sample: int) -> NDArray[np.complex64]:

@@ -15,7 +15,6 @@ part of their bands: that part is converted to the receiver's rate, the rest is 
 what the filter looks ahead (`phy.resampling`). So are filters of a radio that are narrower than its rate (`analogue`).
 """
 
-import cmath
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from hardware.air.noise import Oscillator, Purpose, Randomness, ThermalNoise
 from hardware.lab.clock import ClockMode
 from hardware.radio.errors import HardwareError, LateError, RxOverflowError
 from hardware.radio.settings import RadioSettings
-from phy.impairments import resample_clock, rotate
+from phy.impairments import resample_clock
 
 # Rounding of a counter that went through the clock of another radio; enough for 10^12 samples.
 _COUNTER_SLACK = 1e-3
@@ -252,7 +251,7 @@ class Medium:
                 drift_ppm = (sender.clock_ratio - receiver.clock_ratio) / receiver.clock_ratio * 1e6
                 key = (drift_ppm, link.delay_samples)
                 if key not in shifted:
-                    room = partial(self._rooms.take, len(shifted) + 1)
+                    room = partial(self._rooms.take, len(shifted))
                     shifted[key] = _shift(radiated, start_sample, drift_ppm, link.delay_samples, room)
                 self._propagate(sender, receiver, *shifted[key], scale)
 
@@ -285,11 +284,9 @@ class Medium:
     ) -> None:
         """Add samples that arrive from the receiver's sample `first` on to its pages, after rotation and fading."""
         cfo = self.cfo_hz(sender.name, receiver.name) / (self.sample_rate_hz * receiver.clock_ratio)
-        samples = rotate(samples, cfo, first, out=self._rooms.take(0, samples.size))
         for lag, tap in enumerate(self.taps(sender.name, receiver.name).tolist()):
             if tap:
-                # A path rotates with the receiver's time, but its samples were rotated `lag` samples early.
-                receiver.ahead.add(first + lag, samples, scale * tap * cmath.exp(2j * math.pi * cfo * lag))
+                receiver.ahead.add(first + lag, samples, scale * tap, cfo)
 
     def listen(
         self, name: str, count: int, start_sample: int, *, move_clock: bool = True

@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 from phy.errors import AirdpError
 
 MOST_TEXT_BYTES = 64 << 20
+MOST_LINES_BYTES = 1 << 30
+"""Of a file with a line for each uplink."""
 DEEPEST = 32
 """Tables within tables; airdp's own files have six."""
 _MOST_BITS = 256
@@ -45,10 +47,11 @@ def open_regular(path: Path) -> BinaryIO:
 def read_bounded(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> bytes:
     """The whole content. Raises `DocumentError` where there is more of it than that, or OSError."""
     with open_regular(path) as file:
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        raise DocumentError(f"it has more than {most_bytes} bytes")
-    return content
+        if os.fstat(file.fileno()).st_size <= most_bytes:
+            content = file.read(most_bytes + 1)
+            if len(content) <= most_bytes:
+                return content
+    raise DocumentError(f"it has more than {most_bytes} bytes")
 
 
 def read_toml(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> dict[str, Any]:

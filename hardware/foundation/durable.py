@@ -1,6 +1,11 @@
-"""Files that are either the old or the new version after any crash, never half of one."""
+"""Files that are either the old or the new version after any crash, never half of one.
 
+A folder may have been filled by a stranger: nothing is written through a link that lies in it.
+"""
+
+import errno
 import os
+import stat
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +23,9 @@ def replacing(path: Path) -> Iterator[Path]:
     scratch = path.with_name(f".{path.name}.tmp")
     try:
         with naming(path):
+            _check_replaceable(path)
+            if os.path.lexists(scratch):
+                scratch.unlink()
             yield scratch
             _sync(scratch)
             scratch.replace(path)
@@ -27,17 +35,30 @@ def replacing(path: Path) -> Iterator[Path]:
     sync_folder(path.parent)
 
 
+def _check_replaceable(path: Path) -> None:
+    """Raise OSError where `path` leads to a device, a pipe or a folder: a rename would put a file in its place."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode):
+        raise FileExistsError(errno.EEXIST, "There is something that is not a file, and is not replaced", str(path))
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content`: written beside it, made durable, renamed over it."""
-    with replacing(path) as scratch:
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+    with replacing(path) as scratch, os.fdopen(open_new(scratch), "wb") as file:
+        file.write(content)
+
+
+def open_new(path: Path) -> int:
+    """Descriptor, for writing, of a file that was not there before, nor a link of that name. Raises OSError."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
 
 
 def append_durably(path: Path, content: bytes) -> None:
     """Append `content` to `path` and wait until it is on disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     with naming(path), os.fdopen(descriptor, "ab") as file:
         file.write(content)
         file.flush()
@@ -53,7 +74,7 @@ class AppendOnlyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self.size = os.fstat(self._descriptor).st_size
 

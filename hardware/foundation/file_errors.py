@@ -16,6 +16,7 @@ _ADVICE = {
     errno.EMFILE: "this process may not open more files: raise the limit (ulimit -n 1024)",
     errno.ENFILE: "the system has no room for more open files: end other programs",
     errno.ENAMETOOLONG: "choose a shorter name",
+    errno.ELOOP: "a link is in its place, which nothing is written through: put the file itself there",
 }
 
 

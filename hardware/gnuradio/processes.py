@@ -4,6 +4,7 @@ Their streams begin together and are never picked up in the middle: with one of 
 the others belongs to a time that nobody can tell any more.
 """
 
+import resource
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,6 +32,8 @@ _START_S = 60.0
 _HIGH_WATER_MARK = 4
 # Messages that sockets and flowgraphs can hold between a host and a device, and some for the device itself.
 _QUEUED_MESSAGES = 16
+# Descriptors of a process whatever the lab, and for each of its radios: with five radios 40 were too few and 64 enough.
+_OPEN_FILES, _OPEN_FILES_PER_RADIO = 34, 6
 
 
 class Member(Protocol):
@@ -83,6 +86,7 @@ class FlowgraphProcesses:
 
     def start(self) -> None:
         """Start all flowgraphs and wait until they answer."""
+        self._check_open_files()
         self.generation += 1
         self._demand = None if self._air is None else Demand(self.settings.margin_samples)
         try:
@@ -100,6 +104,16 @@ class FlowgraphProcesses:
         except BaseException:
             self.stop()
             raise
+
+    def _check_open_files(self) -> None:
+        """Sockets that a process may not open make GNU Radio wait for ever, without a word."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        needed = _OPEN_FILES + _OPEN_FILES_PER_RADIO * len(self.lab.radios)
+        if most != resource.RLIM_INFINITY and most < needed:
+            raise HardwareError(
+                f"{self.lab.source}: a process may open {most} files here, and the flowgraphs of "
+                f"{len(self.lab.radios)} radios need {needed}: raise the limit (ulimit -n 1024)"
+            )
 
     def stop(self) -> None:
         """End all flowgraphs. A second call does nothing.

@@ -1,7 +1,6 @@
 """Radios in the simulated air of this process."""
 
 import math
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,11 +25,11 @@ class LoopbackRadio(Radio):
         capabilities = replace(AD936X, sample_rate_hz=(medium.sample_rate_hz, medium.sample_rate_hz))
         super().__init__(name, capabilities, limits, timeout_s)
         self._medium = medium
-        self._faults: dict[str, deque[HardwareError]] = {"transmit": deque(), "receive": deque()}
+        self._faults: dict[str, list[HardwareError]] = {}
 
     def fail_next(self, call: Literal["transmit", "receive"], error: HardwareError) -> None:
         """Let the next such call raise `error` instead of reaching the air: for trying out what drives radios."""
-        self._faults[call].append(error)
+        self._faults.setdefault(call, []).append(error)
 
     def now(self) -> int:
         """See `Medium.now`."""
@@ -76,8 +75,8 @@ class LoopbackRadio(Radio):
         """Nothing is held."""
 
     def _raise_fault(self, call: str) -> None:
-        if self._faults[call]:
-            raise self._faults[call].popleft()
+        if self._faults.get(call):
+            raise self._faults[call].pop(0)
 
 
 @dataclass(frozen=True)

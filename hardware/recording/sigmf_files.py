@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.foundation.arrays import MOST_BYTES
 from hardware.foundation.documents import read_json
-from hardware.foundation.durable import replacing, write_atomically
+from hardware.foundation.durable import open_new, replacing, write_atomically
+from hardware.foundation.file_errors import naming
 from hardware.radio.errors import HardwareError
 from hardware.radio.samples import Capture
 from hardware.radio.settings import RadioSettings
@@ -51,9 +53,11 @@ class Reserved:
         """Raise `OSError` where there is no room."""
         self.base = base
         self._scratch = base.with_name(f".{base.name}{DATA}.reserved")
-        descriptor = os.open(self._scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._scratch.unlink(missing_ok=True)
+        descriptor = open_new(self._scratch)
         try:
-            os.posix_fallocate(descriptor, 0, max(1, sample_count * BYTES_PER_SAMPLE))
+            with naming(self._scratch):
+                os.posix_fallocate(descriptor, 0, max(1, sample_count * BYTES_PER_SAMPLE))
         except BaseException:
             self.give_up()
             raise
@@ -152,6 +156,8 @@ def read_recording(base: Path) -> tuple[Recording, bool]:
     from jsonschema.exceptions import ValidationError
 
     try:
+        if data.stat().st_size > MOST_BYTES:
+            raise ValueError(f"{data.name} has more than {MOST_BYTES} bytes")
         metadata = read_json(meta)
         # Before the package makes an object of it, which takes for granted that it is valid.
         sigmf.validate.validate(metadata)

@@ -1,5 +1,7 @@
 """All boxes of a lab: opened, on one reference and one time, tuned at one tick; and each of them found again."""
 
+import logging
+import math
 from collections.abc import Mapping
 
 from hardware.lab.model import Lab
@@ -9,15 +11,18 @@ from hardware.usrp.settings import UsrpBox, UsrpSettings, usrp_of
 from hardware.usrp.timing import (
     choose_sources,
     join_time,
+    now_s,
     require_common_sources,
     require_locked,
     require_one_time,
     require_tuned,
     set_one_time,
-    tune_now,
+    tune,
     tune_together,
+    with_another_time,
 )
 
+_LOG = logging.getLogger("airdp")
 TUNING_LEAD_S = 0.05
 """From telling a box to tune to the tick at which it does."""
 LOCKSTEP_BUFFER_BYTES = 1 << 17
@@ -43,6 +48,8 @@ class Boxes:
         self.boxes: dict[str, UsrpBox] = {radio.name: self.settings.box(radio.name) for radio in lab.radios}
         require_common_sources(self.boxes, lab.clock_mode, lab.source)
         self.devices: dict[str, UsrpDevice] = {}
+        self._bare: set[str] = set()
+        self._seen_s: dict[str, float] = {}
 
     def open(self) -> None:
         """Open all, set clocks and time, and tune them together; what was opened is closed again where that fails."""
@@ -62,48 +69,86 @@ class Boxes:
         try:
             for name in self._addresses:
                 self.devices[name] = self._open(name)
-                tune_now(self.devices[name], self._lab.ps.settings.rx_center_hz)
+                center_hz = self._lab.ps.settings.rx_center_hz
+                tune(self.devices[name], center_hz, center_hz)
                 require_tuned(self.devices[name])
         except BaseException:
             self.close()
             raise
 
     def _open(self, name: str) -> UsrpDevice:
-        box = self.boxes[name]
-        device = UsrpDevice(name, self._addresses[name], ",".join(filter(None, (box.device_args, self._more))))
+        device = self._connect(name)
         try:
-            _end_streams(device)
-            _choose_connectors(device, box)
-            choose_sources(device, box)
+            _choose_connectors(device, self.boxes[name])
+            choose_sources(device, self.boxes[name])
         except BaseException:
             device.close()
             raise
         return device
 
-    def reopen(self, name: str) -> UsrpDevice:
-        """Open a box that has failed again, and give it the time of one that has not."""
+    def _connect(self, name: str) -> UsrpDevice:
+        more = ",".join(filter(None, (self.boxes[name].device_args, self._more)))
+        device = UsrpDevice(name, self._addresses[name], more)
+        try:
+            _end_streams(device)
+        except BaseException:
+            device.close()
+            raise
+        return device
+
+    def ready(self, name: str) -> bool:
+        """Whether a box is open, has not failed, and has the reference and the time of the lab."""
+        return self.devices[name].usable and name not in self._bare
+
+    def reconnect(self, name: str) -> None:
+        """Reach a box that has failed again, to silence it: it need not have a reference or a time for that."""
         old = self.devices[name]
         if not old.answers():
             # Its connection is kept: libuhd would hand it out again for the same box.
             raise RadioTimeoutError(f"{name} at {old.address} cannot be reached any more ({old.failure}): is it on?")
         old.close()
-        device = self._open(name)
-        self.devices[name] = device
-        others = [other for other in self.devices.values() if other is not device and other.usable]
-        if others:
-            join_time(device, self.boxes[name], others[0])
-        elif len(self.devices) > 1:
-            # All have failed: whoever is first begins a new time, and the others join it.
-            device.set("time_now", device.time_at(0.0))
-        return device
+        self._bare.add(name)
+        self._seen_s.pop(name, None)
+        self.devices[name] = self._connect(name)
+
+    def reopen(self, name: str) -> None:
+        """Open a box that has failed again, as `open` does, and give it the time of those that have not."""
+        if not self.devices[name].usable:
+            self.reconnect(name)
+        device, box = self.devices[name], self.boxes[name]
+        _choose_connectors(device, box)
+        choose_sources(device, box)
+        if len(self.devices) > 1:
+            others = {other: self.devices[other] for other in self.devices if self.ready(other)}
+            join_time(name, others | {name: device}, self.boxes)
+        self._bare.discard(name)
+
+    def give_up_restarted(self) -> None:
+        """Give up boxes whose time has gone back or is another one, so that they are opened again.
+
+        They were switched off and on again. With the time they have lost all settings, of which libuhd knows nothing.
+        """
+        found = {name: self.devices[name] for name in self.devices if self.ready(name)}
+        try:
+            restarted = with_another_time(found, self.boxes)
+            for name, device in found.items():
+                seen_s, self._seen_s[name] = self._seen_s.get(name, -math.inf), now_s(device)
+                if self._seen_s[name] < seen_s:
+                    restarted.append(name)
+        except RadioTimeoutError as error:
+            # Whoever did not answer is given up already.
+            _LOG.info("%s", error)
+            return
+        for name in restarted:
+            found[name].fail("it has lost its time: it was switched off and on again")
 
     def verify(self) -> None:
         """Raise `LockLostError` where a box does not follow its reference any more, or has another time than others."""
-        usable = {name: device for name, device in self.devices.items() if device.usable}
-        for name, device in usable.items():
+        found = {name: device for name, device in self.devices.items() if self.ready(name)}
+        for name, device in found.items():
             require_locked(device, self.boxes[name])
-        if len(usable) > 1:
-            require_one_time(usable, self.boxes)
+        if len(found) > 1:
+            require_one_time(found, self.boxes)
 
     def close(self) -> None:
         """Let all go."""
@@ -112,11 +157,14 @@ class Boxes:
 
 
 def _end_streams(device: UsrpDevice) -> None:
-    """A box goes on with what it was told to receive before, by whoever: opening it changes nothing about that."""
+    """A box goes on with what it was told before, by whoever: opening it changes nothing about that.
+
+    A new transmit stream empties the queue of bursts.
+    """
     uhd = device.uhd
-    stream = device.ask(
-        "opening a receive stream", lambda usrp: usrp.get_rx_stream(uhd.usrp.StreamArgs("sc16", "sc16"))
-    )
+    arguments = uhd.usrp.StreamArgs("sc16", "sc16")
+    device.ask("opening a transmit stream", lambda usrp: usrp.get_tx_stream(arguments))
+    stream = device.ask("opening a receive stream", lambda usrp: usrp.get_rx_stream(arguments))
     command = uhd.types.StreamCMD(uhd.types.StreamMode.stop_cont)
     device.ask("ceasing to receive", lambda _: stream.issue_stream_cmd(command))
 
@@ -124,9 +172,14 @@ def _end_streams(device: UsrpDevice) -> None:
 def _choose_connectors(device: UsrpDevice, box: UsrpBox) -> None:
     """Daughterboard and antennas, read back."""
     if box.subdevice:
-        spec = device.uhd.usrp.SubdevSpec(box.subdevice)
-        device.set("rx_subdev_spec", spec)
-        device.set("tx_subdev_spec", spec)
+        spec = device.ask("naming its subdevice", lambda _: device.uhd.usrp.SubdevSpec(box.subdevice))
+        for direction in ("rx", "tx"):
+            device.set(f"{direction}_subdev_spec", spec)
+            got = device.get(f"{direction}_subdev_spec").to_string()
+            if got != spec.to_string():
+                raise HardwareError(
+                    f"{device.name}: its {direction} subdevice was set to {spec.to_string()} and reads back as {got}"
+                )
     for direction, wanted in (("rx", box.antenna), ("tx", box.tx_antenna)):
         if not wanted:
             continue

@@ -1,6 +1,9 @@
 """The receive stream of a box: a history of what came, by the ticks that are on every packet.
 
 What is lost leaves a gap of known place and size: whoever asks for samples around it is told, everybody else is not.
+
+A stream begins at the tick of a sample. One that begins "now" would have its samples between those of the bursts, and
+so libuhd begins it again after an overflow: it is then stopped, and begun once more at a tick.
 """
 
 import threading
@@ -28,6 +31,9 @@ _JOIN_S = 5.0
 _BLOCK_S = 5e-3
 _LEAST_BLOCK = 4096
 _SLACK_S = 1.0
+# From telling a box to receive to the tick at which it does; longer where that was too late.
+_START_LEAD_S = 2e-3
+_STARTS = 8
 
 
 class CaptureStream:
@@ -59,11 +65,31 @@ class CaptureStream:
         self._first: int | None = None
         self._taken_until = self._kept_from = self._wanted_until = 0
         self._thread = threading.Thread(target=self._run, name=f"{self.name} captures", daemon=True)
-        command = uhd.types.StreamCMD(uhd.types.StreamMode.start_cont)
-        command.stream_now = True
-        self._begin = ticks.sample_at(device.get("time_now"))
-        device.ask("starting to receive", lambda usrp: self._streamer.issue_stream_cmd(command))
+        self._begin = self._begins = 0
+        self._start()
         self._thread.start()
+        if lockstep:
+            self._wait_for_beginning()
+
+    def _start(self) -> None:
+        """Receive from the tick of a sample on."""
+        uhd = self._device.uhd
+        lead_s = _START_LEAD_S * 2**self._begins
+        lead = max(1, round(lead_s * self._ticks.tick_rate_hz / self._ticks.per_sample))
+        self._begin = self._ticks.sample_at(self._device.get("time_now")) + lead
+        self._begins += 1
+        command = uhd.types.StreamCMD(uhd.types.StreamMode.start_cont)
+        command.stream_now, command.time_spec = False, self._ticks.time_of(self._begin)
+        self._device.ask("starting to receive", lambda _: self._streamer.issue_stream_cmd(command))
+
+    def _wait_for_beginning(self) -> None:
+        """Time goes on until then, and stands still as soon as the socket is full of what nobody has asked for."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._count is not None or self.failed, self._timeout_s + _SLACK_S)
+
+    def _stop_box(self) -> None:
+        command = self._device.uhd.types.StreamCMD(self._device.uhd.types.StreamMode.stop_cont)
+        self._device.ask("ceasing to receive", lambda _: self._streamer.issue_stream_cmd(command))
 
     @property
     def failed(self) -> bool:
@@ -156,11 +182,9 @@ class CaptureStream:
         with self._changed:
             self._changed.notify_all()
         self._thread.join(_JOIN_S)
-        uhd = self._device.uhd
-        command = uhd.types.StreamCMD(uhd.types.StreamMode.stop_cont)
         try:
             if self._device.usable:
-                self._device.ask("ceasing to receive", lambda usrp: self._streamer.issue_stream_cmd(command))
+                self._stop_box()
         finally:
             self._streamer = None
 
@@ -194,7 +218,12 @@ class CaptureStream:
     def _came(self, words: Words, metadata: Any) -> None:
         code = str(metadata.error_code).rpartition(".")[2]
         if len(words):
-            self._keep(words, self._ticks.sample_at(metadata.time_spec))
+            first = self._ticks.sample_at(metadata.time_spec)
+            if self._ticks.between(metadata.time_spec):
+                self._begin_again(first)
+            else:
+                self._begins = 0
+                self._keep(words, first)
         if code == "overflow":
             lost = bool(metadata.out_of_sequence)
             kind = LostPacketError if lost else RxOverflowError
@@ -203,9 +232,19 @@ class CaptureStream:
         elif code == "broken_chain":
             raise BrokenChainError(f"{self.name} ceased to receive: a command ended before the next one came")
         elif code == "late":
-            raise LateError(f"{self.name} was told too late to receive")
+            if self._begins >= _STARTS:
+                raise LateError(f"{self.name} was told too late to receive, {_STARTS} times")
+            self._start()
         elif code not in {"none", "timeout"}:
             raise HardwareError(f"{self.name} gave samples that cannot be used ({code})")
+
+    def _begin_again(self, first: int) -> None:
+        """Samples from `first` on are between those of the count. Those that come before a new beginning are, too."""
+        if first < self._begin:
+            return
+        self._why = self._why or LostPacketError(f"{self.name} lost samples: its stream began between two of them")
+        self._stop_box()
+        self._start()
 
     def _keep(self, words: Words, first: int) -> None:
         with self._changed:

@@ -46,6 +46,7 @@ def connect_usrp(lab: Lab, name: str, address: str, stack: ExitStack, *, lockste
 
 def reach_again_alone(radio: UsrpRadio) -> None:
     """Find a box again that was lost, and verify that it has its reference."""
+    radio.boxes.give_up_restarted()
     if radio.lost:
         _recover([radio])
     radio.forget_losses()
@@ -59,6 +60,8 @@ def reach_again(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:
     """
     del lab
     found = [radio for radio in radios.values() if isinstance(radio, UsrpRadio)]
+    if found:
+        found[0].boxes.give_up_restarted()
     if any(radio.lost for radio in found):
         _recover(found)
     for radio in found:

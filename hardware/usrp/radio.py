@@ -17,7 +17,7 @@ from hardware.radio.contract import Radio
 from hardware.radio.errors import HardwareError, LockLostError, SettingsMismatchError
 from hardware.radio.settings import Limits, RadioSettings
 from hardware.usrp.board import capabilities_of, has_fixed_filters, require_full_scale, tx_gain_range
-from hardware.usrp.boxes import TUNING_LEAD_S, Boxes
+from hardware.usrp.boxes import Boxes
 from hardware.usrp.bursts import BurstStream
 from hardware.usrp.captures import CaptureStream
 from hardware.usrp.converters import dac_bits, to_samples, to_words, tx_step
@@ -159,8 +159,11 @@ class UsrpRadio(Radio):
     @property
     def lost(self) -> bool:
         """Whether it is wanted, and it or a stream of it has failed."""
-        broken = not self.device.usable or (self._rx is not None and self._rx.failed)
-        return self._wanted is not None and broken and (not self._parked or self._lost)
+        return self._wanted is not None and self._broken and (not self._parked or self._lost)
+
+    @property
+    def _broken(self) -> bool:
+        return not self.boxes.ready(self.name) or (self._rx is not None and self._rx.failed)
 
     def pause(self) -> None:
         """In lockstep: cease to receive, so that time goes on by itself and pulses come."""
@@ -170,7 +173,7 @@ class UsrpRadio(Radio):
 
     def resume(self) -> None:
         """Receive again."""
-        if self.receives and self._rx is None and self._ticks is not None and self.device.usable:
+        if self.receives and self._rx is None and self._ticks is not None and self.boxes.ready(self.name):
             self._rx = self._open_rx()
 
     def recover(self) -> None:
@@ -205,7 +208,7 @@ class UsrpRadio(Radio):
                 raise HardwareError(f"{self.name} may not be parked, switch it off: {error}") from error
 
     def _write(self, settings: RadioSettings) -> None:
-        if not self.device.usable or (self._rx is not None and self._rx.failed):
+        if self._broken:
             self._reach()
         device = self.device
         require_full_scale(device, settings.sample_rate_hz)
@@ -228,9 +231,9 @@ class UsrpRadio(Radio):
     def _reach(self) -> None:
         """The box again, with the time of the others, parked."""
         self._stop_streams()
-        if not self.device.usable:
-            self.boxes.reopen(self.name)
+        if not self.boxes.ready(self.name):
             self._ticks = self._origin = None
+            self.boxes.reopen(self.name)
 
     def _set_rate(self, sample_rate_hz: float) -> None:
         self._stop_streams()
@@ -250,7 +253,7 @@ class UsrpRadio(Radio):
         now = self._read_back()
         if settings.differences(replace(settings, tx_center_hz=now.tx_center_hz, rx_center_hz=now.rx_center_hz)):
             self._stop_streams()
-            tune(device, settings.tx_center_hz, settings.rx_center_hz, TUNING_LEAD_S)
+            tune(device, settings.tx_center_hz, settings.rx_center_hz)
         if not self._fixed_filters and now.bandwidth_hz != settings.bandwidth_hz:
             device.set("rx_bandwidth", settings.bandwidth_hz)
             device.set("tx_bandwidth", settings.bandwidth_hz)
@@ -312,7 +315,9 @@ class UsrpRadio(Radio):
                 return
         except HardwareError as error:
             _LOG.info("%s: parked again over a new connection, because %s", self.name, error)
-        self._reach()
+        self._stop_streams()
+        self._ticks = self._origin = None
+        self.boxes.reconnect(self.name)
         self._mute()
 
     def _mute(self) -> None:

@@ -21,6 +21,10 @@ class Ticks:
         """UHD's time of a sample, exactly."""
         return library().types.TimeSpec.from_ticks(self.origin + sample * self.per_sample, self.tick_rate_hz)
 
+    def between(self, time_spec: Any) -> bool:
+        """Whether a time is between those of two samples."""
+        return bool((int(time_spec.to_ticks(self.tick_rate_hz)) - self.origin) % self.per_sample)
+
     def sample_at(self, time_spec: Any) -> int:
         """The sample that is under way at a time: for times of samples, that sample."""
         return (int(time_spec.to_ticks(self.tick_rate_hz)) - self.origin) // self.per_sample

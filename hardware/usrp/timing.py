@@ -1,11 +1,13 @@
 """One time and one reference for all boxes of a lab: set, and then verified, because libuhd says nothing.
 
 Time is set to a whole second at the next pulse, which all boxes get from one source. Afterwards every box must have
-counted its last pulse as the same second. A box at the end of a MIMO cable takes its time over from the other end.
+counted its last pulse as the same second. A box at the end of a MIMO cable takes its time over from the other end,
+which needs no pulse where it is the only one that is told the time.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hardware.lab.clock import ClockMode
@@ -27,6 +29,7 @@ _A_SECOND_S = 1.2
 
 def require_common_sources(boxes: Mapping[str, UsrpBox], clock: ClockMode, source: str) -> None:
     """Raise `LabFileError` where the boxes of a lab cannot have one time, or not the one reference that it promises."""
+    _require_cables(boxes, source)
     for key, needed in (("time_source", True), ("clock_source", clock is ClockMode.SHARED)):
         alone = [name for name, box in boxes.items() if getattr(box, key) is Source.INTERNAL]
         if needed and len(alone) > 1:
@@ -35,6 +38,18 @@ def require_common_sources(boxes: Mapping[str, UsrpBox], clock: ClockMode, sourc
                 f"{source}: {', '.join(alone)} have usrp.{key} = 'internal': {why}; connect them and write 'external', "
                 "'gpsdo' or 'mimo' for all but one"
                 + ("" if key == "time_source" else ", or clock = 'free-running' in [lab]")
+            )
+
+
+def _require_cables(boxes: Mapping[str, UsrpBox], source: str) -> None:
+    """A MIMO cable has two ends, and each box one connector for it: the box at the other end has another source."""
+    for key in ("clock_source", "time_source"):
+        cabled = [name for name, box in boxes.items() if getattr(box, key) is Source.MIMO]
+        leading = len(boxes) - len(cabled)
+        if len(cabled) > leading:
+            raise LabFileError(
+                f"{source}: {', '.join(cabled)} have usrp.{key} = 'mimo', and {leading} boxes another one: each needs "
+                "a box of its own at the other end of its cable, which has 'internal', 'external' or 'gpsdo'"
             )
 
 
@@ -77,94 +92,131 @@ def require_locked(device: UsrpDevice, box: UsrpBox) -> None:
 
 
 def set_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
-    """Make all boxes count from 0 at the same pulse, and verify that they do."""
-    if len(devices) == 1:
-        (device,) = devices.values()
-        device.set("time_now", device.time_at(0.0))
-        return
-    masters = [device for name, device in devices.items() if boxes[name].time_source is not Source.MIMO]
-    if _have_one_time(masters):
-        _require_mimo_time(devices, boxes)
-        return
-    for _ in range(_ATTEMPTS):
-        _wait_for_pulse(masters)
-        started_s = time.monotonic()
-        for device in masters:
-            device.set("time_next_pps", device.time_at(0.0))
-        if time.monotonic() - started_s < _MOST_TELLING_S:
-            break
-    else:
-        raise HardwareError(f"telling {len(masters)} boxes the time takes longer than a second: is the network busy?")
-    _wait_for_pulse(masters)
+    """Make all boxes count from 0 at the same pulse, and verify that they do.
+
+    A single one that is told the time, alone or at the other end of a MIMO cable, is told it at once.
+    """
+    told = list(_pulsed(devices, boxes).values())
+    if len(told) == 1:
+        told[0].set("time_now", told[0].time_at(0.0))
+    elif not _have_one_time(told):
+        _tell_at_a_pulse(told, lambda: told[0].time_at(0.0))
     require_one_time(devices, boxes)
 
 
-def _have_one_time(devices: list[UsrpDevice]) -> bool:
+def _pulsed(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> dict[str, UsrpDevice]:
+    """Boxes whose time does not come through a cable from another one."""
+    return {name: device for name, device in devices.items() if boxes[name].time_source is not Source.MIMO}
+
+
+def _tell_at_a_pulse(told: Sequence[UsrpDevice], next_pulse: Callable[[], Any], of: UsrpDevice | None = None) -> None:
+    """Tell boxes, between two pulses of theirs or of the box `of`, what the time is at the next; returns after that."""
+    for _ in range(_ATTEMPTS):
+        _wait_for_pulse([of] if of is not None else told)
+        started_s = time.monotonic()
+        moment = next_pulse()
+        for device in told:
+            device.set("time_next_pps", moment)
+        if time.monotonic() - started_s < _MOST_TELLING_S:
+            _wait_for_pulse(told)
+            return
+    raise HardwareError(f"telling {len(told)} boxes the time takes longer than a second: is the network busy?")
+
+
+def _have_one_time(devices: Sequence[UsrpDevice]) -> bool:
     """Whether all have counted the last pulse as the same tick, and have had one within the last second.
 
     Boxes that nobody has set agree on a tick with a probability of 1e-8.
     """
     pulses = {_last_pulse_s(device) for device in devices}
-    return len(pulses) == 1 and all(0.0 < _now_s(device) - max(pulses) < _A_SECOND_S for device in devices)
+    return len(pulses) == 1 and all(0.0 < now_s(device) - max(pulses) < _A_SECOND_S for device in devices)
 
 
-def join_time(device: UsrpDevice, box: UsrpBox, reference: UsrpDevice) -> None:
-    """Give a box that was opened anew the time that another one has; both get the same pulses."""
-    if box.time_source is Source.MIMO:
-        return
-    for _ in range(_ATTEMPTS):
-        _wait_for_pulse([reference])
-        started_s = time.monotonic()
-        last = reference.get("time_last_pps")
-        next_pulse = device.uhd.types.TimeSpec(last.get_full_secs() + 1, last.get_frac_secs())
-        device.set("time_next_pps", next_pulse)
-        if time.monotonic() - started_s < _MOST_TELLING_S:
-            break
-    _wait_for_pulse([device])
+def join_time(name: str, devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
+    """Give a box that was opened anew the time of the others, which get the same pulses, and verify that it has it.
+
+    Where no other one can tell, it begins a new time, and those that come after it join that.
+    """
+    pulsed = _pulsed(devices, boxes)
+    device = pulsed.pop(name, None)
+    reference = next(iter(pulsed.values()), None)
+    if device is not None and reference is None:
+        device.set("time_now", device.time_at(0.0))
+    elif device is not None and reference is not None:
+
+        def next_pulse() -> Any:
+            last = reference.get("time_last_pps")
+            return reference.uhd.types.TimeSpec(last.get_full_secs() + 1, last.get_frac_secs())
+
+        _tell_at_a_pulse([device], next_pulse, reference)
+    require_one_time(devices, boxes)
 
 
 def require_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
-    """Raise `LockLostError` unless all boxes have counted the last pulse as the same moment."""
-    pulsed = {name: device for name, device in devices.items() if boxes[name].time_source is not Source.MIMO}
-    for attempt in range(_ATTEMPTS):
-        found = {name: _last_pulse_s(device) for name, device in pulsed.items()}
-        # A pulse may come while they are asked: then asking again helps.
+    """Raise `LockLostError` unless all boxes have counted the last pulse as the same moment, or have it by cable."""
+    pulsed = _pulsed(devices, boxes)
+    found = _last_pulses_s(pulsed)
+    if len(set(found.values())) > 1:
+        listed = ", ".join(f"{name} {seconds:.9f} s" for name, seconds in found.items())
+        raise LockLostError(f"boxes do not have one time: the last pulse was at {listed}; do all get the same one?")
+    for name, device in devices.items():
+        if name not in pulsed and pulsed:
+            _require_cabled_time(device, next(iter(pulsed.values())))
+
+
+def with_another_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> list[str]:
+    """Boxes that have counted the last pulse as another moment than most others."""
+    found = _last_pulses_s(_pulsed(devices, boxes))
+    usual = Counter(found.values()).most_common(1)
+    return [name for name, seconds in found.items() if seconds != usual[0][0]]
+
+
+def _last_pulses_s(devices: Mapping[str, UsrpDevice]) -> dict[str, float]:
+    """When the last pulse was, by each box. One may come while they are asked: then asking again helps."""
+    found: dict[str, float] = {}
+    for _ in range(_ATTEMPTS):
+        found = {name: _last_pulse_s(device) for name, device in devices.items()}
         if len(set(found.values())) <= 1:
             break
-        if attempt + 1 == _ATTEMPTS:
-            listed = ", ".join(f"{name} {seconds:.9f} s" for name, seconds in found.items())
-            raise LockLostError(f"boxes do not have one time: the last pulse was at {listed}; do all get the same one?")
-    _require_mimo_time(devices, boxes)
+    return found
 
 
-def _require_mimo_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
-    """A box at a MIMO cable has no pulse of its own: its time lies between two looks at another's."""
-    masters = [device for name, device in devices.items() if boxes[name].time_source is not Source.MIMO]
-    for name, device in devices.items():
-        if boxes[name].time_source is not Source.MIMO or not masters:
-            continue
-        before, own, after = _now_s(masters[0]), _now_s(device), _now_s(masters[0])
-        if not before <= own <= after:
-            raise LockLostError(
-                f"{name} is at {own:.6f} s and {masters[0].name} at {before:.6f} s: is the MIMO cable connected?"
-            )
+def _require_cabled_time(device: UsrpDevice, leader: UsrpDevice) -> None:
+    """A box at a MIMO cable has no pulse of its own: its time lies between two looks at the leader's.
+
+    The cable brings it every 0.6 ms.
+    """
+    for _ in range(_ATTEMPTS):
+        before, own, after = now_s(leader), now_s(device), now_s(leader)
+        if before <= own <= after:
+            return
+        time.sleep(_LOOK_S)
+    raise LockLostError(
+        f"{device.name} is at {own:.6f} s and {leader.name} at {before:.6f} s: is the MIMO cable connected?"
+    )
 
 
 def tune_together(devices: Mapping[str, UsrpDevice], center_hz: float, lead_s: float) -> None:
-    """Tune all boxes in both directions at one tick, so that their phases keep their relation from tuning to tuning."""
-    moment_s = max(_now_s(device) for device in devices.values()) + lead_s
-    for device in devices.values():
-        device.ask("tuning", _tuning(device, center_hz, center_hz, moment_s))
+    """Tune all boxes in both directions at one tick, so that their phases keep their relation from tuning to tuning.
+
+    A box that is told too late tunes when it is told, and says nothing: then all are told again, further ahead.
+    """
+    for _ in range(_ATTEMPTS):
+        moment_s = max(now_s(device) for device in devices.values()) + lead_s
+        started_s = time.monotonic()
+        for device in devices.values():
+            device.ask("tuning", _tuning(device, center_hz, center_hz, moment_s))
+        if time.monotonic() - started_s < lead_s:
+            return
+        lead_s *= 2
+    raise HardwareError(
+        f"telling {len(devices)} boxes to tune takes longer than {lead_s / 2:g} s: is the network busy?"
+    )
 
 
-def tune(device: UsrpDevice, tx_center_hz: float, rx_center_hz: float, lead_s: float) -> None:
-    """Tune one box at a tick of its own."""
-    device.ask("tuning", _tuning(device, tx_center_hz, rx_center_hz, _now_s(device) + lead_s))
-
-
-def tune_now(device: UsrpDevice, center_hz: float) -> None:
-    """Tune one box in both directions, at once."""
-    device.ask("tuning", _tuning(device, center_hz, center_hz, None))
+def tune(device: UsrpDevice, tx_center_hz: float, rx_center_hz: float) -> None:
+    """Tune one box, at once: there is no relation to the phases of others that could be kept."""
+    device.ask("tuning", _tuning(device, tx_center_hz, rx_center_hz, None))
 
 
 def ticks_since_pulse(device: UsrpDevice, tick_rate_hz: float) -> tuple[int, int]:
@@ -211,7 +263,7 @@ def _unlocked(device: UsrpDevice) -> str:
     return " and ".join(direction for direction in ("tx", "rx") if device.sensor("lo_locked", direction) is False)
 
 
-def _wait_for_pulse(devices: list[UsrpDevice]) -> None:
+def _wait_for_pulse(devices: Sequence[UsrpDevice]) -> None:
     """Until every one has had a pulse since this call."""
     before = {device.name: _last_pulse_s(device) for device in devices}
     deadline_s = time.monotonic() + PULSE_S
@@ -228,7 +280,8 @@ def _last_pulse_s(device: UsrpDevice) -> float:
     return float(device.get("time_last_pps").get_real_secs())
 
 
-def _now_s(device: UsrpDevice) -> float:
+def now_s(device: UsrpDevice) -> float:
+    """The time of a box."""
     return float(device.get("time_now").get_real_secs())
 
 

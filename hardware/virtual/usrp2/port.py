@@ -32,7 +32,7 @@ class Port:
         self.host, self.radio = host, radio
         self._lab, self._room = lab, room
         self.sockets = {port: stack.enter_context(_socket(host, port)) for port in PORTS}
-        self._control = Control(host, radio, memories(host, serial, radio.name))
+        self._control = Control(host, radio.bus, memories(host, serial, radio.name))
         self._side_channel = SideChannel(lab, radio)
         self._peers: dict[int, Address] = {}
         self._handlers: dict[int, Callable[[int, memoryview, Address], None]] = {
@@ -83,7 +83,7 @@ class Port:
         command = parse_command(datagram)
         if command is not None:
             self._peers[port] = sender
-            self.radio.order(command)
+            self.radio.bus.order(command)
             self._lab.heard()
 
     def _on_side_channel(self, port: int, datagram: memoryview, sender: Address) -> None:

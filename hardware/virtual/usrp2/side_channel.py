@@ -40,6 +40,7 @@ class SideChannel:
             "lo_locked": self._lo_locked,
             "ref_locked": self._ref_locked,
             "pps": self._pps,
+            "mimo": self._mimo,
             "eager": self._eager,
             "frozen": self._frozen,
             "vanished": self._vanished,
@@ -104,13 +105,16 @@ class SideChannel:
         self._radio.tx.packets_to_miss = bursts
 
     def _lo_locked(self, locked: int) -> None:
-        self._radio.board.locked = bool(locked)
+        self._radio.bus.board.locked = bool(locked)
 
     def _ref_locked(self, locked: int) -> None:
-        self._radio.reference_locked = bool(locked)
+        self._radio.bus.reference_locked = bool(locked)
 
     def _pps(self, connected: int) -> None:
         self._radio.clock.has_pulse = bool(connected)
+
+    def _mimo(self, connected: int) -> None:
+        self._radio.clock.cabled = bool(connected)
 
     def _eager(self, eager: int) -> None:
         self._radio.eager = bool(eager)
@@ -129,7 +133,7 @@ def ask(uri: str, *, at: int | None = None, **orders: int) -> dict[str, Any]:
 
     block: of the air's fading, everywhere. lose_rx, lose_tx: so many packets that come next are lost. overflow,
     break_chain: of what is being received. starve: the burst under way gets no more samples. late_rx, late_tx: so many
-    timed commands or bursts that come next count as late. lo_locked, ref_locked, pps: what is there. eager: in
+    timed commands or bursts that come next count as late. lo_locked, ref_locked, pps, mimo: what is there. eager: in
     lockstep, time runs as fast as its client reads. frozen: answers nothing and sends nothing, for as long. vanished:
     switched off, and all settings gone.
     """

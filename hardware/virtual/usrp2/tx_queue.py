@@ -16,6 +16,8 @@ FLOW, ACKNOWLEDGED, UNDERFLOW, OUT_OF_SEQUENCE, LATE = 0, 1, 2, 4, 8
 """Codes of reports."""
 LARGEST_QUEUE_BYTES = 4 << 20
 """A client that keeps to flow control stays within a quarter of it."""
+MOST_PACKETS = 8192
+"""That wait: ten times of what flow control lets a client send, and empty ones count too."""
 _NEXT_BURST = 1 << 2
 _ENABLED = 1 << 31
 
@@ -62,7 +64,7 @@ class TxQueue:
             self.packets_to_lose -= 1
             return
         expected, self._next_counter = self._next_counter, (packet.counter + 1) & 0xF
-        if self._bytes + len(packet.payload) > LARGEST_QUEUE_BYTES:
+        if self._bytes + len(packet.payload) > LARGEST_QUEUE_BYTES or len(self._queue) >= MOST_PACKETS:
             return
         if packet.counter != expected:
             self.out_of_sequence += 1

@@ -47,6 +47,9 @@ class VirtualLab(Antennas[VirtualUsrp]):
             return usrp
 
         super().__init__(lab, seed, paced, make)
+        leader, *others = (radio.clock for radio in self.radios.values())
+        for clock in others:
+            clock.leader = leader
         self.heard_at = 0.0
         self.waits_for_room = False
         self.take_waiting: Callable[[], None] = lambda: None
@@ -105,13 +108,14 @@ class VirtualLab(Antennas[VirtualUsrp]):
     def settle(self) -> None:
         """Let every radio do what is due, until nothing is."""
         for radio in self.radios.values():
+            radio.clock.follow()
             while radio.settle():
                 pass
             self._follow(radio)
 
     def _follow(self, radio: VirtualUsrp) -> None:
         """Let the air know a radio's rate and settings."""
-        if radio.wanted_factor != radio.factor:
+        if radio.bus.wanted_factor != radio.factor:
             radio.change_rate()
         self.retune(radio)
 

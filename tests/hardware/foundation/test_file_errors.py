@@ -49,4 +49,4 @@ def test_a_full_disk() -> None:
 
 def test_an_error_that_nobody_knows() -> None:
     assert described(OSError("odd")) == "odd"
-    assert described(OSError(errno.ELOOP, "loops", "x")) == "x: loops"
+    assert described(OSError(errno.ENOTTY, "not a terminal", "x")) == "x: not a terminal"

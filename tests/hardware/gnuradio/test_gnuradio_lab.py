@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import flowgraphs.build
+from hardware.gnuradio.processes import FlowgraphProcesses
 from hardware.lab.file import on_backend, parse_lab
 from hardware.lab.model import Lab
 from hardware.lab.opened import OpenLab, open_lab
@@ -63,6 +65,18 @@ def test_a_device_needs_an_address(device: str, kind: str) -> None:
 def test_gains_are_those_of_the_device(device: str, tx_gain_db: float, scale: str) -> None:
     with pytest.raises(LabFileError, match=rf"tx_gain_db is {tx_gain_db:g}: this radio does .* dB \({scale}|{scale}"):
         device_lab(device, tx_gain_db)
+
+
+def test_too_few_open_files_are_told_before_anything_waits_for_them() -> None:
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    processes = FlowgraphProcesses(lab_of(), 1)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, usual[1]))
+        with pytest.raises(HardwareError, match=r"may open 40 files here.*ulimit -n"):
+            processes.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+        processes.__exit__(None, None, None)
 
 
 def test_what_only_one_run_can_have() -> None:

@@ -1,12 +1,13 @@
 """USRPs keep the contract: unmodified libuhd against virtual ones whose time stands still while nobody receives."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hardware.virtual.usrp2.side_channel import ask
-from tests.hardware.radio_contract import Pair, RadioContract
+from tests.hardware.radio_contract import LEAD_SAMPLES, Pair, RadioContract, waveform
 from tests.hardware.usrps import Bench, bench_of, lab_of, usrp
 from tests.uhd_needed import needs_uhd
 
@@ -23,6 +24,20 @@ def pair_of(bench: Bench, amplitude_tolerance: float) -> Pair:
         ask(bench.uris["receiver"], at=start * receiver._count.per_sample, overflow=1)
         return start
 
+    def underflow() -> None:
+        """A burst that the box was starved of in the middle: the sender says so with the next one."""
+        burst = waveform(4000)
+        start = max(sender.now(), receiver.now()) + receiver.lead_samples + LEAD_SAMPLES
+        sender.transmit(burst, start)
+        ask(bench.uris["sender"], at=(start + 500) * sender._count.per_sample, starve=1)
+        receiver.receive(4000, start)
+        # The box has said it by then, and a thread is about to hear it.
+        stream = sender._tx
+        assert stream is not None
+        deadline_s = time.monotonic() + 30
+        while stream.unsent(start) and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+
     return Pair(
         sender,
         receiver,
@@ -30,6 +45,7 @@ def pair_of(bench: Bench, amplitude_tolerance: float) -> Pair:
         max_delay_samples=40,
         amplitude_tolerance=amplitude_tolerance,
         provoke_overflow=overflow,
+        provoke_underflow=underflow,
         ready=lab.ready,
     )
 

@@ -14,6 +14,8 @@ class Clock:
     """count: ticks that have passed, moved from outside in steps of `step`. ratio: ticks per tick of an exact clock.
 
     The pulses of all radios come from one source, at whole seconds of an exact clock. has_pulse: whether they arrive.
+    leader: the clock at the other end of a MIMO cable, None at the end that leads. cabled: whether the cable is there.
+    follows: whether the time is to come from there.
     """
 
     def __init__(self, ratio: float) -> None:
@@ -22,6 +24,9 @@ class Clock:
         self.ratio = ratio
         self.offset = 0
         self.has_pulse = True
+        self.leader: Clock | None = None
+        self.cabled = True
+        self.follows = False
         self._waiting: tuple[int, int] | None = None
         self._last_pulse = 0
 
@@ -37,6 +42,18 @@ class Clock:
     def set_now(self, time: int) -> None:
         """From now on."""
         self.offset = time - self.count
+
+    def follow(self) -> None:
+        """Take the time over that comes through the cable, where it is to come from there."""
+        if self.follows and self.cabled and self.leader is not None:
+            # Of crystals that agree the counts do too, at other rates between two samples.
+            ahead = 0 if self.leader.ratio == self.ratio else self.leader.count - self.count
+            self.offset = self.leader.offset + ahead
+
+    def restart(self) -> None:
+        """Begin at 0, and forget what was said about pulses and the cable."""
+        self._waiting, self.follows = None, False
+        self.set_now(0)
 
     def set_at_next_pulse(self, time: int) -> None:
         """The pulse after this moment has that time."""

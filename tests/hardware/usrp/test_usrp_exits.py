@@ -1,0 +1,72 @@
+"""However a program ends, its boxes are left parked, and where it could do nothing they fall silent by themselves."""
+
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from hardware.lab.file import find_lab, parse_lab
+from hardware.virtual.process import EmulatorProcess, emulator_process
+from hardware.virtual.usrp2.side_channel import ask
+from tests.hardware.exits import EXITS, leave
+from tests.hardware.usrps import BACKEND, assert_silent
+from tests.uhd_needed import needs_uhd
+
+pytestmark = needs_uhd
+
+
+def tables() -> dict[str, Any]:
+    """A client, a jammer and a server: every box takes seconds to open and to close."""
+    found = find_lab(BACKEND).to_tables()
+    found["radio"] = [radio for radio in found["radio"] if radio["name"] not in {"client-2", "client-3"}]
+    return found
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[EmulatorProcess]:
+    with emulator_process(BACKEND, parse_lab(tables()), seed=1) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def lab_file(served: EmulatorProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The boxes as the driver of real ones reaches them, by their addresses."""
+    made = tables()
+    made["lab"]["backend"] = "usrp"
+    for radio in made["radio"]:
+        radio["address"] = served.uris[radio["name"]]
+    # A busy machine is not what is tested.
+    made["usrp"]["lead_s"] = 1.0
+    file = tmp_path_factory.mktemp("lab") / "lab.toml"
+    file.write_text(tomli_w.dumps(made))
+    return file
+
+
+@pytest.mark.parametrize(("way", "number", "code"), EXITS[1:3])
+def test_every_exit(
+    served: EmulatorProcess, lab_file: Path, tmp_path: Path, way: str, number: signal.Signals | None, code: int
+) -> None:
+    leave(tmp_path, lab_file, way, number, code)
+    assert_silent(served.uris)
+
+
+def test_after_a_program_that_was_killed_boxes_fall_silent_and_the_next_one_parks_them(
+    served: EmulatorProcess, lab_file: Path, tmp_path: Path
+) -> None:
+    leave(tmp_path, lab_file, "wait", signal.SIGKILL, -signal.SIGKILL)
+    deadline_s = time.monotonic() + 30
+    while radiating(served.uris) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not radiating(served.uris)
+    assert ask(served.uris["client-1"])["tx_gain_db"] == 0.0
+    leave(tmp_path, lab_file, "exception", None, 1)
+    assert_silent(served.uris)
+
+
+def radiating(uris: Mapping[str, str]) -> bool:
+    states = [ask(uri) for uri in uris.values()]
+    return any(state["tx_power"] > 0.0 or state["transmitting"] for state in states)
