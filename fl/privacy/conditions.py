@@ -29,7 +29,8 @@ VIEW_MEANING = {
     View.CELLS: "cells: against whoever has the demodulated sum, and not the samples that it was made of",
 }
 SERVER_HONEST = (
-    "server: trusted to be honest about its receiver's noise, and to have no better receiver; not trusted otherwise"
+    "server: trusted to be honest about its receiver's noise and about the channels that it has measured, and to have "
+    "no better receiver; not trusted otherwise"
 )
 _FRESH = "to send fresh noise that nobody can predict, and to tell it to nobody"
 JAMMER_MEANING = {

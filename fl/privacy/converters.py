@@ -27,10 +27,15 @@ nominally: the bound on its relative gain grows by kappa h G, which is kappa on 
 
 The tail. Events of a probability below Phi(-SIGMAS), and their complements, are left out of the supremum: far out a
 mixture of shifted Gaussians is ruled by its outermost level. Each real value is then within that probability, in total
-variation, of one for which the bound holds (Torgersen 1970: for two hypotheses, comparing tests is enough), and
-`tail_probability` of a burst is to be added to delta, times 1 + e^epsilon.
+variation, of one for which the bound holds (Torgersen 1970: for two hypotheses, comparing tests is enough). So a claim
+of epsilon costs 1 + e^epsilon times the `tail_probability` of a burst, which is part of delta (`tail_delta`) for
+every epsilon up to LARGEST_EPSILON.
 
-Without dither a change however small may move every sample by a step: see `undithered_distance`.
+Beyond that epsilon another bound is charged, which has no tail. With the same dither round(x + a + d) - round(x + d)
+is within one step of a, so given d what arrives differs by at most ||C a|| + h q sqrt(2 N), and a mixture over d of
+pairs of Gaussians is told apart no better than the worst of them: mu <= (||C a|| + `rounding_distance`) / s. For a
+record this would be hundreds of times its own distance, for a whole client, whose epsilon is large anyhow, it is some
+percent. Of the same distance float32 leaves RESOLUTION parts unsmoothed: these are charged always.
 """
 
 import math
@@ -39,10 +44,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from fl.errors import PrivacyError
-from phy.dither import RESOLUTION, Dither
+from phy.dither import Dither
 
-SIGMAS = 10.0
-"""Up to how many standard deviations the bound holds: beyond lie 8e-24."""
+SIGMAS = 12.0
+"""Up to how many standard deviations the bound holds: beyond lie 2e-33."""
+LARGEST_EPSILON = 30.0
+"""Up to which a claim rests on kappa; beyond it on `rounding_distance`."""
 NEGLIGIBLE = 1e-3
 """Of the gain: where triangular dither costs less than this, nothing is won by a smoother one, which has more noise."""
 _SLACK = 1.05
@@ -50,13 +57,13 @@ _SLACK = 1.05
 _TABLE: dict[Dither, tuple[tuple[float, ...], tuple[float, ...]]] = {
     Dither.TRIANGULAR: (
         (0.02, 0.03, 0.045, 0.0675, 0.1, 0.15, 0.2, 0.275, 0.35, 0.45),
-        (3.287e-3, 7.358e-3, 1.637e-2, 3.597e-2, 7.507e-2, 0.1519, 0.2367, 0.3579, 0.5721, 1.027),
+        (4.740e-3, 1.059e-2, 2.347e-2, 5.101e-2, 0.1044, 0.2032, 0.3042, 0.5064, 0.8840, 1.652),
     ),
     Dither.SMOOTH: (
         (0.02, 0.03, 0.045, 0.0675, 0.1, 0.15, 0.2, 0.275, 0.35, 0.45, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0),
         (
-            *(5.212e-8, 1.334e-7, 4.834e-7, 3.104e-6, 2.662e-5, 2.725e-4, 1.287e-3, 6.543e-3),
-            *(1.977e-2, 5.58e-2, 0.1429, 0.2959, 0.5098, 0.8358, 1.268, 2.45),
+            *(7.835e-8, 2.272e-7, 1.080e-6, 8.617e-6, 7.809e-5, 7.600e-4, 3.512e-3, 1.600e-2),
+            *(4.505e-2, 0.1103, 0.2376, 0.4970, 0.8430, 1.417, 2.190, 4.300),
         ),
     ),
 }
@@ -104,15 +111,15 @@ def tail_probability(samples: int) -> float:
     return 2.0 * 2.0 * samples * float(ndtr(-SIGMAS))
 
 
-def undithered_distance(step: float, samples: int, gain: float) -> float:
-    """How much further apart rounding alone may bring two signals of so many samples, as they arrive.
+def tail_delta(samples: int) -> float:
+    """What of delta belongs to events that kappa leaves out, for every claim of at most `LARGEST_EPSILON`."""
+    return tail_probability(samples) * (1.0 + math.exp(LARGEST_EPSILON))
+
+
+def rounding_distance(step: float, samples: int, gain: float) -> float:
+    """How much further apart rounding may bring two signals of so many samples, as they arrive, whatever the dither.
 
     Each real value by less than one step, whatever the signals' own distance: relative to a small one this is beyond
     all bounds, which is why converters are dithered.
     """
     return gain * step * math.sqrt(2.0 * samples)
-
-
-def unresolved_distance(step: float, samples: int, gain: float) -> float:
-    """As `undithered_distance`, for what dither leaves unsmoothed because float32 has an end."""
-    return RESOLUTION * undithered_distance(step, samples, gain)

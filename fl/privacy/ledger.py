@@ -52,6 +52,7 @@ from fl.privacy.ledger_rows import (
 )
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.tally import Tally
+from hardware.foundation.documents import DocumentError, open_regular, read_bounded
 from hardware.foundation.durable import AppendOnlyFile, overwrite_durably, sync_folder, write_atomically
 from hardware.foundation.file_errors import described
 
@@ -325,11 +326,13 @@ def _announced(path: Path) -> bytes:
     """What `.next` holds; nothing where there is none."""
     next_path = _next_to(path)
     try:
-        return next_path.read_bytes() if next_path.stat().st_size <= LONGEST_ROW_BYTES else b""
+        return read_bounded(next_path) if next_path.stat().st_size <= LONGEST_ROW_BYTES else b""
     except FileNotFoundError:
         return b""
     except OSError as error:
         raise LedgerError(f"cannot read {next_path}: {error.strerror}; see to its folder") from error
+    except DocumentError as error:
+        raise LedgerError(f"cannot read {next_path}: {error}; see to its folder") from error
 
 
 class _Taken:
@@ -388,7 +391,7 @@ class _Taken:
 
 def _is_torn(path: Path, offset: int, line: bytes) -> bool:
     """Whether the file holds from `offset` on nothing but a part of `line`, with zeros where the disk had no time."""
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         stream.seek(offset)
         tail = stream.read(len(line) + 1)
     return len(tail) <= len(line) and all(found in (0, meant) for found, meant in zip(tail, line, strict=False))

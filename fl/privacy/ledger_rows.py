@@ -22,6 +22,7 @@ from fl.privacy.accountant import checked_delta
 from fl.privacy.conditions import JammerTrust, View
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.privacy.sensitivity import Label, Neighbours
+from hardware.foundation.documents import DocumentError, open_regular
 
 FORMAT = 2
 GENESIS = "0" * 64
@@ -107,6 +108,7 @@ class MechanismRow:
     view: View = View.CELLS
     # Ledgers of format 1 do not say it: then there are none, or it is not known where something was measured.
     bounds: list[tuple[str, _Probability]] | None = field(default_factory=lambda: _UNSAID)
+    rounding: _NotNegative = 0.0
 
     @property
     def known_bounds(self) -> tuple[tuple[str, float], ...] | None:
@@ -130,6 +132,7 @@ class MechanismRow:
             noise_std_real=self.noise_std_real,
             view=self.view,
             bounds=self.known_bounds,
+            rounding=self.rounding,
         )
 
 
@@ -222,10 +225,12 @@ def verified_rows(path: Path) -> Iterator[tuple[bytes, Row]]:
     Raises `DamagedError` at the first line that is not the next row, and `LedgerError` where one cannot be read.
     """
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             yield from _verified_lines(path, iter(lambda: stream.readline(LONGEST_ROW_BYTES), b""))
     except OSError as error:
         raise LedgerError(f"cannot read ledger {path}: {error.strerror}; give the folder of a run") from error
+    except DocumentError as error:
+        raise LedgerError(f"cannot read ledger {path}: {error}; give the folder of a run") from error
 
 
 def _verified_lines(path: Path, lines: Iterator[bytes]) -> Iterator[tuple[bytes, Row]]:

@@ -26,7 +26,7 @@ class SigmaOrigin(StrEnum):
 
 Bounds = tuple[tuple[str, float], ...]
 """(name, probability with which it fails) of each bound that a mechanism rests on."""
-_PROVENANCE = ("clip_norm", "alpha_u", "alpha_cj", "jammer_gain", "noise_std_real")
+_PROVENANCE = ("clip_norm", "alpha_u", "alpha_cj", "jammer_gain", "noise_std_real", "rounding")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class RoundMechanism:
     view: the strongest adversary against whom the loss holds.
     bounds: measured bounds that gains and sigma are, each with the probability that it is not one; empty where nothing
         was measured, None where it is not known. What may fail is part of delta (`bounds_delta`).
+    rounding: by how much converters may bring two updates further apart in what arrives, in units of the clip norm
+        (`fl.privacy.converters.rounding_distance`); 0 where nothing is rounded.
     """
 
     uplink: int
@@ -57,6 +59,7 @@ class RoundMechanism:
     noise_std_real: float
     view: View = View.CELLS
     bounds: Bounds | None = ()
+    rounding: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse values from which no loss could be computed."""
@@ -83,15 +86,29 @@ class RoundMechanism:
         """Probability that any of the bounds fails, at most (union); None where it is not known."""
         return None if self.bounds is None else math.fsum(probability for _, probability in self.bounds)
 
-    def noise_ratios(self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours) -> NDArray[np.float64]:
-        """Delta_i / sigma for each client, shape (K,). Infinite where the label is not earned or sigma is unknown."""
+    def noise_ratios(
+        self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours, *, smoothed: bool = True
+    ) -> NDArray[np.float64]:
+        """Delta_i / sigma for each client, shape (K,). Infinite where the label is not earned or sigma is unknown.
+
+        smoothed: see `charged_sensitivity`.
+        """
         if len(sizes) != len(self.received_gains):
             raise PrivacyError(f"uplink {self.uplink} has {len(self.received_gains)} gains for {len(sizes)} clients")
         gains = np.asarray(self.received_gains)
         if self.sigma == 0 or self.sigma_origin in (SigmaOrigin.NONE, SigmaOrigin.UNKNOWN):
             return np.where(gains > 0, math.inf, 0.0)
         with np.errstate(over="ignore"):
-            return charged_sensitivity(label, neighbours, sizes, gains, record_bounded=self.record_bounded) / self.sigma
+            charged = charged_sensitivity(
+                label,
+                neighbours,
+                sizes,
+                gains,
+                record_bounded=self.record_bounded,
+                rounding=self.rounding,
+                smoothed=smoothed,
+            )
+            return np.asarray(charged / self.sigma)
 
     def clipping(self, samples: int) -> Clipping:
         """How the update of a client with so many samples must have been bounded for the losses to hold."""
@@ -127,7 +144,7 @@ class RoundMechanism:
     def from_json(cls, data: Mapping[str, Any]) -> "RoundMechanism":
         """Rebuild from `to_json`; raises `PrivacyError` where a field is missing, unknown or of another type."""
         try:
-            fields = dict(data)
+            fields = {"rounding": 0.0, **data}
             numbers = [*fields["received_gains"], fields["sigma"], *(fields[name] for name in _PROVENANCE)]
             if any(type(number) not in (int, float) for number in numbers):
                 raise TypeError("gains, sigma and what it is made of must be numbers")

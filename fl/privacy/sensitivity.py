@@ -7,7 +7,8 @@ single one, where the update was clipped as a whole. A neighbour changes some of
     Delta_i    = factor g_i changed/n          what is charged for it in the sum (`charged_sensitivity`)
 
 The second is g_i p_i Delta(u_i)/tau with p_i = n_i/n, because the sum is taken in units of tau. An uplink takes an
-update only where the first covers what the second charges for (`Clipping.covers`).
+update only where the first covers what the second charges for (`Clipping.covers`). A transmitter that rounds adds its
+`rounding`, of which dither smooths all but a part (`fl.privacy.converters`).
 """
 
 import math
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
+from phy.dither import RESOLUTION
 
 
 class Label(StrEnum):
@@ -57,15 +59,20 @@ def charged_sensitivity(
     gains: NDArray[np.float64],
     *,
     record_bounded: bool,
+    rounding: float | NDArray[np.float64] = 0.0,
+    smoothed: bool = True,
 ) -> NDArray[np.float64]:
     """Delta_i of each client in the sum of g_i p_i u_i, in units of tau, shape of `gains`; 0 for a gain of 0.
 
-    gains: (K,), or (uplinks, K).
+    gains: (K,), or (uplinks, K). rounding: `rounding_distance` of the transmitters in the same units, one for all, or
+    (uplinks, 1). smoothed: dither is counted on, which a claim about a whole client never does.
     `paper-claim` takes for granted that updates are means of per-sample terms; `record` needs `record_bounded`.
     """
     changed = changed_terms(label, sizes, per_sample=record_bounded or label is Label.PAPER_CLAIM)
+    left = RESOLUTION if smoothed and label is not Label.CLIENT else 1.0
     out = np.zeros(gains.shape)
-    return np.multiply(gains * neighbours.factor, changed / sizes.sum(), out=out, where=gains > 0)
+    np.multiply(gains * neighbours.factor, changed / sizes.sum(), out=out, where=gains > 0)
+    return np.add(out, left * rounding, out=out, where=gains > 0)
 
 
 @dataclass(frozen=True)

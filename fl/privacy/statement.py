@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.privacy.accountant import Accountant, checked_delta, epsilon_of
+from fl.privacy.accountant import Accountant, checked_delta, epsilon_exact, epsilon_of
 from fl.privacy.conditions import JAMMER_MEANING, SERVER_HONEST, VIEW_MEANING, JammerTrust, View
+from fl.privacy.converters import LARGEST_EPSILON
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label, Neighbours
 
@@ -133,12 +134,16 @@ def state_privacy(
     given, the strongest for which all mechanisms hold. A claim for a view that one of them does not hold for is
     infinite, and so is one whose bounds leave nothing of delta.
 
+    Where transmitters round and epsilon is beyond what dither can vouch for, rounding is charged without it
+    (`fl.privacy.converters`).
+
     For Gaussian mechanisms every accountant is increasing in S, so the client with the largest S is the worst under
     all.
     """
-    ratios = _ratios(mechanisms, sizes, label, neighbours)
+    left = delta_left(delta, mechanisms)
+    ratios = _ratios(mechanisms, sizes, label, neighbours, left)
     distinct = {id(mechanism): mechanism.without_backoff() for mechanism in _distinct(mechanisms)}
-    free = _ratios([distinct[id(mechanism)] for mechanism in mechanisms], sizes, label, neighbours)
+    free = _ratios([distinct[id(mechanism)] for mechanism in mechanisms], sizes, label, neighbours, left)
     # Losses that float64 does not hold are infinite.
     with np.errstate(over="ignore"):
         losses, free_losses = (0.5 * np.square(part).sum(axis=0) for part in (ratios, free))
@@ -146,7 +151,6 @@ def state_privacy(
     origins = sorted({mechanism.sigma_origin.value for mechanism in mechanisms})
     view = view or strongest_view(mechanisms)
     bounds = bounds_by_name(mechanisms)
-    left = delta_left(delta, mechanisms)
     reason = _infinite_because(mechanisms, view, delta, left)
 
     def epsilon(column: NDArray[np.float64]) -> dict[Accountant, float]:
@@ -205,10 +209,31 @@ def _infinite_because(mechanisms: Sequence[RoundMechanism], view: View, delta: f
 
 
 def _ratios(
-    mechanisms: Sequence[RoundMechanism], sizes: NDArray[np.int64], label: Label, neighbours: Neighbours
+    mechanisms: Sequence[RoundMechanism], sizes: NDArray[np.int64], label: Label, neighbours: Neighbours, delta: float
 ) -> NDArray[np.float64]:
-    """Delta/sigma, shape (uplinks, clients)."""
-    found = {id(mechanism): mechanism.noise_ratios(sizes, label, neighbours) for mechanism in _distinct(mechanisms)}
+    """Delta/sigma, shape (uplinks, clients); without dither's help where epsilon at `delta` is beyond it."""
+    smoothed = _composed(mechanisms, sizes, label, neighbours, smoothed=True)
+    if label is Label.CLIENT or delta <= 0.0 or not any(mechanism.rounding for mechanism in mechanisms):
+        return smoothed
+    with np.errstate(over="ignore"):
+        loss = float(0.5 * np.square(smoothed).sum(axis=0).max())
+    if epsilon_exact(loss, delta) <= LARGEST_EPSILON:
+        return smoothed
+    return _composed(mechanisms, sizes, label, neighbours, smoothed=False)
+
+
+def _composed(
+    mechanisms: Sequence[RoundMechanism],
+    sizes: NDArray[np.int64],
+    label: Label,
+    neighbours: Neighbours,
+    *,
+    smoothed: bool,
+) -> NDArray[np.float64]:
+    found = {
+        id(mechanism): mechanism.noise_ratios(sizes, label, neighbours, smoothed=smoothed)
+        for mechanism in _distinct(mechanisms)
+    }
     rows = [found[id(mechanism)] for mechanism in mechanisms]
     return np.array(rows, dtype=np.float64).reshape(len(rows), len(sizes))
 

@@ -82,10 +82,16 @@ class Tally:
         gains = np.array([row.received_gains for row in rows])
         bounded = np.array([row.record_bounded for row in rows])
         sigma = np.array([0.0 if row.sigma_origin in _NO_NOISE else row.sigma for row in rows])
+        rounding = np.array([[row.rounding] for row in rows])
         ratios = np.empty(gains.shape)
         for one in (False, True):
             ratios[bounded == one] = charged_sensitivity(
-                self._header.label, self._header.neighbours, self._sizes, gains[bounded == one], record_bounded=one
+                self._header.label,
+                self._header.neighbours,
+                self._sizes,
+                gains[bounded == one],
+                record_bounded=one,
+                rounding=rounding[bounded == one],
             )
         with np.errstate(over="ignore"):
             np.divide(ratios, sigma[:, None], out=ratios, where=sigma[:, None] > 0)

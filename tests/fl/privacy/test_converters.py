@@ -14,13 +14,14 @@ from scipy.special import log_ndtr, logsumexp, ndtr, ndtri_exp
 
 from fl.errors import PrivacyError
 from fl.privacy.converters import (
+    LARGEST_EPSILON,
     SIGMAS,
     choose_dither,
     gain_excess,
     kappa,
+    rounding_distance,
+    tail_delta,
     tail_probability,
-    undithered_distance,
-    unresolved_distance,
 )
 from phy.dither import Dither
 from phy.impairments import quantise
@@ -191,7 +192,7 @@ def test_one_record_through_twelve_bits_costs_what_is_charged_and_not_twice_that
     change = (0.05 * (rng.standard_normal(20_000) + 1j * rng.standard_normal(20_000)) / 2047).astype(np.complex64)
     moved = quantise(x + change, 12)[0] - quantise(x, 12)[0]
     assert np.linalg.norm(moved) > 3 * np.linalg.norm(change)
-    loss = float(np.linalg.norm(change)) + undithered_distance(1 / 2047, x.size, 1.0)
+    loss = float(np.linalg.norm(change)) + rounding_distance(1 / 2047, x.size, 1.0)
     assert np.linalg.norm(moved) <= loss
     assert gain_excess(Dither.SMOOTH, 1 / 2047, gain=1.0, inverse_gain=1.0, noise_std_real=4e-3) < 1e-3
 
@@ -215,7 +216,24 @@ def test_the_smoother_dither_is_chosen_where_it_pays() -> None:
 def test_what_is_left_out_is_small_and_said() -> None:
     assert 0 < tail_probability(1_000_000) < 1e-16
     assert tail_probability(200) == 2 * tail_probability(100)
-    assert unresolved_distance(1e-3, 100_000, 1.0) < 1e-6 * undithered_distance(1e-3, 100_000, 1.0)
+    # For a claim of epsilon 30, in 1,000 uplinks of 200,000 samples: less than a thousandth of a delta of 1e-7.
+    assert 1_000 * tail_delta(200_000) < 1e-10
+    assert tail_delta(100) == pytest.approx(tail_probability(100) * math.exp(LARGEST_EPSILON), rel=1e-6)
+
+
+@pytest.mark.parametrize("dither", Dither)
+@pytest.mark.parametrize("ratio", [0.2, 0.4])
+def test_without_tails_neighbours_are_no_further_apart_than_a_step_more(dither: Dither, ratio: float) -> None:
+    """Every event, however rare: Phi^-1(P(S)) moves by no more than the distance and a step, 30 deviations out. Where
+    that is far out of kappa's reach, kappa itself is broken: that is why there are two bounds."""
+    broken = False
+    for place in np.linspace(0.0, 1.0, 17):
+        thresholds = place + np.linspace(-30.0, 30.0, 601) / ratio
+        for distance in (0.05, 0.5, 2.0, 7.0):
+            moved = score(place, thresholds, dither, ratio) - score(place + distance, thresholds, dither, ratio)
+            assert moved.max() <= (distance + 1.0) * ratio + 1e-9
+            broken |= bool(moved.max() > (1.0 + kappa(dither, ratio)) * distance * ratio)
+    assert broken
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fl.errors import PrivacyError
 from fl.privacy.accountant import Accountant, epsilon_exact, epsilon_paper
+from fl.privacy.converters import LARGEST_EPSILON
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import json_number, state_privacy
@@ -91,6 +92,20 @@ def test_laws(mechanisms: list[RoundMechanism], label: Label, neighbours: Neighb
     assert fewer.epsilon[Accountant.PAPER] <= said.epsilon[Accountant.PAPER] * (1 + 1e-12)
     if label is Label.RECORD and any(max(m.received_gains) > 0 and not m.record_bounded for m in mechanisms):
         assert said.epsilon[Accountant.EXACT] == math.inf
+
+
+def test_beyond_what_dither_vouches_for_rounding_is_charged_without_it() -> None:
+    """A record's ratio of 0.1 in 100 uplinks is mu = 1 and epsilon 4.4; of 0.7, mu = 7 and epsilon 53: there each
+    uplink's rounding of 2 counts whole, (0.7 + 2)^2 for 0.7^2."""
+    said = {}
+    for sigma in (0.01, 0.01 / 7):
+        uplinks = [replace(mechanism(sigma=sigma, record_bounded=True), rounding=2.0 * sigma)] * 100
+        said[sigma] = state_privacy(uplinks, SIZES, label=Label.RECORD, neighbours=Neighbours.ZERO_OUT, delta=DELTA)
+    usual, weak = said.values()
+    assert usual.mu == pytest.approx(1.0, rel=1e-4)
+    assert usual.epsilon[Accountant.EXACT] == pytest.approx(epsilon_exact(0.5, DELTA), rel=1e-4)
+    assert weak.mu == pytest.approx(27.0, rel=1e-9)
+    assert weak.epsilon[Accountant.EXACT] > epsilon_exact(7.0**2 / 2, DELTA) > LARGEST_EPSILON
 
 
 def test_one_uplink_with_unknown_noise_is_enough_for_infinity() -> None:
