@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from calibration.agreement import NoiseChange, noise_change
 from calibration.errors import MeasurementError, RecordError
 from calibration.linearity import gain_change_bound
 from calibration.noise import NoiseMeasurement
+from calibration.pooling.agreement import NoiseChange, noise_change
 from calibration.procedure import SCALE, check_lab, linearity_key
 from calibration.record import CalibrationRecord, require_current
 from fl.nodes.air_format import AirFormat

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
-from fl.nodes.messages import Circuits, SoundedChannel
+from fl.nodes.messages import Circuits, Rounding, SoundedChannel
 from fl.nodes.precoding import (
     channel_gains_upper,
     gain_margin,
@@ -37,7 +37,7 @@ from fl.nodes.precoding import (
 )
 from fl.nodes.soundings.errors import error_bound
 from fl.nodes.soundings.image import image_response
-from fl.privacy.converters import choose_dither, gain_excess
+from fl.privacy.converters import choose_dither, gain_excess, rounding_distance, tail_delta
 from hardware.radio.contract import Radio
 from phy.dither import Dither, headroom
 from phy.inversion import BETWEEN, fine_values, window
@@ -70,6 +70,18 @@ def charged_gain_upper(state: SoundedChannel, air: AirFormat, circuits: Circuits
             f"the receiver's noise of {noise_std_real:.3g}: lower tx_gain_db or rx_gain_db, or use more bits"
         )
     return gain + rounding
+
+
+def rounding_of(
+    state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float, alpha_u: float
+) -> Rounding:
+    """What a payload's rounding is charged with besides its gain."""
+    if circuits.step is None:
+        return Rounding()
+    reach = 0 if state.flat is not None else state.inverse.reach
+    samples = air.payload_numerology.symbol_samples * air.grid.symbols + 2 * reach
+    gain = _scene(state, air, circuits, noise_std_real)["gain"]
+    return Rounding(rounding_distance(circuits.step, samples, gain) / alpha_u, tail_delta(samples))
 
 
 def dither_for(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> Dither | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fl.errors import PrivacyError
-from fl.nodes.circuits import charged_gain_upper
+from fl.nodes.circuits import charged_gain_upper, rounding_of
 from fl.nodes.jammer import Jamming
 from fl.nodes.messages import Announcement, Decision, JammingOrder, Message, Sent, Transmit
 from fl.nodes.transmitter import Burst, Transmitter, TransmitterNode
@@ -81,19 +81,18 @@ class ClientNode(TransmitterNode):
             limit=self.transmitter.air.energy_limit,
         )
         self._worst_backoff = power.backoff
-        gain_upper = charged_gain_upper(
-            state, self.transmitter.air, self.transmitter.circuits, announcement.noise_std_real
-        )
+        scene = (state, self.transmitter.air, self.transmitter.circuits, announcement.noise_std_real)
         csi_error = float(np.mean(state.relative_std**2))
         elapsed = announcement.payload_start_sample + announcement.payload_samples - state.reference_sample
         # Half of the channel's relative error is phase; that of the frequency offset grows since the sounding.
         drift = 2.0 * math.pi * state.cfo_std_cycles_per_sample * elapsed
         return Decision(
             backoff=power.backoff,
-            gain_upper=gain_upper / power.backoff,
+            gain_upper=charged_gain_upper(*scene) / power.backoff,
             csi_error=csi_error,
             phase_error_rad=math.hypot(math.sqrt(csi_error / 2.0), drift),
             timing_error=self._timing_error(drift),
+            rounding=rounding_of(*scene, announcement.alpha_u),
         )
 
     def _timing_error(self, drift_rad: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from calibration.converter import rounding_var_real
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
 from fl.nodes.link import Link
@@ -26,7 +27,7 @@ from fl.nodes.messages import (
     Withdraw,
 )
 from fl.nodes.noise_sizing import NoiseSizing, weakest_gains
-from fl.nodes.sounding import NoiseCheck, Soundings, sound
+from fl.nodes.soundings.conversation import NoiseCheck, Soundings, sound
 from fl.nodes.stage import Stage, block_number
 from fl.privacy.conditions import View
 from fl.privacy.mechanism import Bounds, RoundMechanism, SigmaOrigin
@@ -40,6 +41,8 @@ FALTER_LEVEL = 1e-6
 """Probability with which an uplink whose jammer was there all the time is accounted for without it."""
 LEAST_BEYOND = 0.95
 """Of the noise within the band, that a receiver must have beyond it for payloads without a filter."""
+_ROUNDING = 1e-6
+"""By which the same formula may differ between two machines."""
 _LOG = logging.getLogger("airdp")
 VIEW = View.SAMPLES
 """The adversary against whom an uplink over radios is accounted."""
@@ -185,7 +188,13 @@ class Coordinator:
 
     def _order(self, jammer: str, wanted: JammerPlan, state: SoundedChannel, block: int) -> JammerPlan:
         """The plan as the jammer itself decided it: what is charged is its own answer."""
-        decision = self.link.ask(jammer, JammingOrder(wanted.alpha * wanted.gain, state, block))
+        arriving = wanted.alpha * wanted.gain
+        decision = self.link.ask(jammer, JammingOrder(arriving, state, block))
+        if decision.alpha * decision.gain_lower > arriving * (1.0 + _ROUNDING):
+            raise PrivacyError(
+                f"'{jammer}' announces noise of {decision.alpha * decision.gain_lower:.6g}, and was asked for "
+                f"{arriving:.6g}: what nobody has asked for is not counted on; update its airdp"
+            )
         return replace(wanted, alpha=decision.alpha, gain=decision.gain_lower)
 
     def _public_plan(
@@ -201,6 +210,7 @@ class Coordinator:
         noise_std = soundings.sigma.noise_std_real
         actual = self.sizing.power.backoff is Backoff.ACTUAL
         gains = (d.gain_upper * (d.backoff if actual else 1.0) for d in decisions)
+        sending = [decision for client, decision in enumerate(decisions) if client != silent]
         mechanism = RoundMechanism(
             uplink=uplink,
             received_gains=tuple(0.0 if client == silent else gain for client, gain in enumerate(gains)),
@@ -213,7 +223,14 @@ class Coordinator:
             jammer_gain=jamming.gain,
             noise_std_real=noise_std,
             view=VIEW,
-            bounds=self._bounds(len(decisions) - (silent is not None), jamming),
+            bounds=bounds_of(
+                self.air,
+                len(sending),
+                jams=jamming.needed,
+                # Of tails the longest burst's are all: a neighbour changes one client's.
+                rounding=max(decision.rounding.delta for decision in sending),
+            ),
+            rounding=max(decision.rounding.distance for decision in sending),
         )
         weakest = weakest_gains(soundings.states[: len(self.weights)])
         powers = tuple(
@@ -221,16 +238,6 @@ class Coordinator:
             for weight, gain, decision in zip(self.weights, weakest, decisions, strict=True)
         )
         return UplinkPlan(uplink, alpha_u, weakest, self.weights, powers, jamming, silent, attempt, mechanism)
-
-    def _bounds(self, senders: int, jamming: JammerPlan) -> Bounds:
-        """What gains and sigma rest on, and how likely each may fail at the agreed confidence."""
-        failure = 1.0 - self.air.confidence
-        jammers = int(jamming.needed)
-        bounds = {"noise": 1, "client gains": senders, "client images": senders, "jammer gain": jammers}
-        bounds["jammer image"] = jammers
-        if self.air.gain_margin > 1.0 or self.air.measures_level:
-            bounds["linearity"] = senders + (jammers if self.air.gain_margin > 1.0 else 0)
-        return tuple((name, count * failure) for name, count in bounds.items() if count)
 
     def carry(self, current: Round) -> Received:
         """TRANSMIT and RECEIVE; the caller has authorised the plan. Cells are divided by alpha_u."""
@@ -284,8 +291,10 @@ class Coordinator:
         """
         mechanism, before, guards = current.mechanism, current.soundings.noise, received.guards
         if guards.ci[1] < before.ci[0]:
-            noise_std = mechanism.noise_std_real * math.sqrt(guards.pooled_lower / before.noise_var_real)
-            mechanism = _with_noise(mechanism, noise_std)
+            # The converter's part of what is heard stays as it was, and does not count.
+            rounding = rounding_var_real(before.converter_step)
+            share = max(guards.pooled_lower - rounding, 0.0) / (before.noise_var_real - rounding)
+            mechanism = _with_noise(mechanism, mechanism.noise_std_real * math.sqrt(share))
         if current.jammer is None:
             return mechanism
         planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
@@ -312,6 +321,20 @@ class Coordinator:
             if np.any(means < lowest * planned_var):
                 return True
         return False
+
+
+def bounds_of(air: AirFormat, senders: int, *, jams: bool, rounding: float) -> Bounds:
+    """What gains and sigma of an uplink rest on, and how likely each may fail at the agreed confidence.
+
+    rounding: what of delta the tails of rounding take, see `fl.privacy.converters`.
+    """
+    failure, jammers = 1.0 - air.confidence, int(jams)
+    bounds = {"noise": 1, "client gains": senders, "client images": senders, "jammer gain": jammers}
+    bounds["jammer image"] = jammers
+    if air.gain_margin > 1.0 or air.measures_level:
+        bounds["linearity"] = senders + (jammers if air.gain_margin > 1.0 else 0)
+    failures = {name: count * failure for name, count in bounds.items()} | {"rounding": rounding}
+    return tuple((name, probability) for name, probability in failures.items() if probability)
 
 
 def _comparable(soundings: Soundings, jammer: SoundedChannel | None) -> Soundings:

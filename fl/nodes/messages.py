@@ -5,14 +5,15 @@ All of it is public. What depends on a client's data stays in its node: see `fl.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Generic, TypeVar
+from functools import cached_property, lru_cache
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.diagnostics import NoiseDiagnostics
 from calibration.noise import NoiseMeasurement, SigmaBound
+from fl.errors import PrivacyError
 from phy.inversion import FINE, ChannelInverse, band_numerology, fine_response, invert
 from phy.numerology import Numerology
 
@@ -21,6 +22,13 @@ Answer = TypeVar("Answer")
 
 class Message(Generic[Answer]):
     """Something that is said to a node, which answers with an `Answer`."""
+
+
+def answer_type(message: Message[Any]) -> type:
+    """The class of what a message is answered with; that of None where with nothing."""
+    bases: tuple[Any, ...] = getattr(type(message), "__orig_bases__", ())
+    (answer,) = next(get_args(base) for base in bases if get_origin(base) is Message)
+    return cast(type, answer)
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,13 @@ class LevelChange:
     level: float
 
 
+@lru_cache(maxsize=16)
+def _used_places(numerology: Numerology) -> NDArray[np.intp]:
+    """The same for all transmitters, so that it is kept once."""
+    band = band_numerology(numerology).used_subcarriers
+    return np.asarray(np.isin(band, numerology.used_subcarriers)).nonzero()[0]
+
+
 # Compared by identity: it has arrays, and what is derived from it is kept.
 @dataclass(frozen=True, eq=False)
 class SoundedChannel:
@@ -142,19 +157,17 @@ class SoundedChannel:
         """The filter that undoes the channel for a payload."""
         return invert(self.response, self.numerology)
 
-    @cached_property
+    @property
     def used(self) -> NDArray[np.intp]:
         """Places of the used subcarriers among those of the band (U,)."""
-        return np.asarray(
-            np.isin(band_numerology(self.numerology).used_subcarriers, self.numerology.used_subcarriers)
-        ).nonzero()[0]
+        return _used_places(self.numerology)
 
     @cached_property
     def relative_std(self) -> NDArray[np.float64]:
         """Standard deviation of what arrives at each used subcarrier, relative to what should (U,)."""
         if self.flat is not None:
             # One factor from all subcarriers of the sounding.
-            return np.full(self.used.size, self.flat.std / math.sqrt(self.numerology.fft_size - 2))
+            return np.broadcast_to(self.flat.std / math.sqrt(self.numerology.fft_size - 2), self.used.shape)
         return np.asarray(np.sqrt(self.channel_var[self.used]) * self.inverse.gains[FINE * self.numerology.used_bins])
 
     @property
@@ -176,10 +189,28 @@ class Circuits:
     step: float | None = None
     image: float | None = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse what no circuits have."""
+        if not ((self.step is None or 0.0 < self.step <= 1.0) and (self.image is None or self.image >= 0.0)):
+            raise PrivacyError(f"no transmitter has {self}: expected a step from 0 to 1 and an image of 0 or more")
+
 
 @dataclass(frozen=True)
 class DescribeCircuits(Message[Circuits]):
     """Server to transmitter: what must noise be sized for besides your channel?"""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Of one burst, see `fl.privacy.converters`. distance: as it arrives, over alpha_u. delta: that its tails take."""
+
+    distance: float = 0.0
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no converter does."""
+        if not (0.0 <= self.distance < math.inf and 0.0 <= self.delta <= 1.0):
+            raise PrivacyError(f"no converter leads to {self}: expected a distance and a probability")
 
 
 @dataclass(frozen=True)
@@ -188,7 +219,8 @@ class Decision:
 
     backoff: s_i. gain_upper: upper bound on the factor with which its weight arrives, at the agreed confidence.
     csi_error: mean of |channel error / channel|^2 over the subcarriers. phase_error_rad: predicted rms at the payload's
-    end. timing_error: mean square of the phase slope that an uncorrected clock drift leaves there, in rad^2.
+    end. timing_error: mean square of the phase slope that an uncorrected clock drift leaves there, in rad^2. rounding:
+    what its converter is charged with besides, both 0 where nothing is rounded.
     """
 
     backoff: float
@@ -196,6 +228,13 @@ class Decision:
     csi_error: float
     phase_error_rad: float
     timing_error: float
+    rounding: Rounding = Rounding()
+
+    def __post_init__(self) -> None:
+        """Refuse what follows from no channel: it comes from another machine, and ledgers rest on it."""
+        errors = (self.csi_error, self.phase_error_rad, self.timing_error)
+        if not (self.backoff >= 1.0 and 0.0 <= self.gain_upper < math.inf and all(error >= 0.0 for error in errors)):
+            raise PrivacyError(f"no channel leads to {self}: expected a back-off of 1 or more and no negative numbers")
 
 
 @dataclass(frozen=True)
@@ -219,6 +258,11 @@ class JammingDecision:
 
     alpha: float
     gain_lower: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no amplitude."""
+        if not (0.0 <= self.alpha < math.inf and 0.0 < self.gain_lower < math.inf):
+            raise PrivacyError(f"no channel leads to {self}: expected finite numbers above 0")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The uplink over radios, behind the `Uplink` contract: nodes of one process, and the coordinator that asks them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -11,25 +10,20 @@ from fl.errors import ConfigError, PrivacyError
 from fl.nodes.air_format import AirFormat
 from fl.nodes.circuits import circuits_of, dither_for
 from fl.nodes.client import ClientNode, Departure
-from fl.nodes.coordinator import VIEW, Cast, Coordinator, Round
+from fl.nodes.coordinated import CoordinatedUplink, RadioRules
+from fl.nodes.coordinator import Round
 from fl.nodes.diagnosis.exact_sum import Diagnosis
 from fl.nodes.diagnosis.snapshot import take_snapshot
 from fl.nodes.jammer import JammerNode, Jamming, WhiteNoise, always_system_noise
-from fl.nodes.link import InProcessLink, Link, Node
+from fl.nodes.link import InProcessLink, Node
 from fl.nodes.messages import Received, SoundedChannel
-from fl.nodes.noise_sizing import NoiseSizing
-from fl.nodes.server import ServerNode
-from fl.nodes.sounding import NoiseCheck
-from fl.nodes.stage import LabStage, Stage
+from fl.nodes.soundings.conversation import NoiseCheck
+from fl.nodes.stage import LabStage
 from fl.nodes.transmitter import Transmitter, Workspace, always_system_words
-from fl.privacy.clipping import BoundedUpdate, checked_clip_norm
-from fl.privacy.conditions import View
+from fl.privacy.clipping import BoundedUpdate
 from fl.random_streams import Stream
-from fl.uplink.alpha_u import PowerSettings
 from fl.uplink.contract import Aggregate, Authorise, Contributions, TrainedHere, Updates, UplinkPlan, checked_updates
-from fl.uplink.jammer import JammerRole, JammerSettings
-from fl.uplink.modes import Rescale
-from hardware.lab.clock import ClockMode
+from fl.uplink.jammer import JammerRole
 from hardware.lab.model import Lab
 from hardware.lab.opened import OpenLab
 from hardware.lab.traits import JammerNoise
@@ -39,27 +33,7 @@ from phy.fading import circular_noise
 Streams = Callable[[Stream, int], np.random.Generator]
 
 
-@dataclass(frozen=True)
-class RadioRules:
-    """How an uplink over radios goes. max_phase_error_rad: coherence gate. attempts: that an uplink may take.
-
-    diagnosis: whether each sum is compared with the exact one, which this process can know. max_gain_rise_db: of a
-    client from one sounding to the next, where nodes are apart; 0 where it is not looked at.
-    """
-
-    power: PowerSettings
-    jammer: JammerSettings
-    max_phase_error_rad: float
-    attempts: int
-    diagnosis: bool = True
-    max_gain_rise_db: float = 0.0
-
-    def scale(self, clip_norm: float) -> np.float32:
-        """Of a sum in units of tau, as it goes into the model."""
-        return np.float32(clip_norm if self.power.rescale is Rescale.RESCALED else 1.0)
-
-
-class RadioUplink(TrainedHere):
+class RadioUplink(CoordinatedUplink, TrainedHere):
     """Nodes on the radios of an open lab. sizes: samples of each client (K,), in the order of the lab's clients.
 
     check_noise: looks at the noise of every silence, and may refuse it. nodes: by name, for whoever attacks the uplink.
@@ -78,25 +52,13 @@ class RadioUplink(TrainedHere):
         check_noise: NoiseCheck = lambda noise: None,
     ) -> None:
         require_suitable(lab.lab, sizes, rules.jammer.role)
-        self.lab, self.air, self.sizes, self.rules = lab, air, sizes, rules
-        self.clip_norm, self.weights = checked_clip_norm(clip_norm), sizes / sizes.sum()
+        super().__init__(lab, air, sizes, clip_norm, rules)
         self._jamming_noise, self._streams = noise_source(lab.lab, streams), streams
-        self.cast = cast_of(lab.lab, rules.jammer.role)
         workspace = Workspace.of(air)
         self.clients = tuple(self._client(client, workspace) for client in range(len(sizes)))
         self.nodes = self._nodes(workspace)
-        self.coordinator = make_coordinator(
-            InProcessLink(self.nodes),
-            LabStage(lab, air, self.cast.transmitters, rules.attempts),
-            self.cast,
-            air,
-            self.weights,
-            self.clip_norm,
-            rules,
-            record_bounded=record_bounded,
-            check_noise=check_noise,
-        )
-        self._round: Round | None = None
+        stage = LabStage(lab, air, self.cast.transmitters, rules.attempts)
+        self._coordinate(InProcessLink(self.nodes), stage, record_bounded=record_bounded, check_noise=check_noise)
         self._passing: Iterator[tuple[int, BoundedUpdate]] = iter(())
 
     def _client(self, client: int, workspace: Workspace) -> ClientNode:
@@ -114,7 +76,7 @@ class RadioUplink(TrainedHere):
         if self.cast.jammer is not None:
             jamming = self._jamming(self.cast.jammer, workspace)
             nodes[self.cast.jammer] = JammerNode(jamming.transmitter, jamming)
-        nodes[self.cast.server] = self.server = make_server(self.lab, self.air, self.cast)
+        nodes[self.cast.server] = self.server
         return nodes
 
     @property
@@ -122,20 +84,13 @@ class RadioUplink(TrainedHere):
         """A channel keeps where time stands still while clients train."""
         return self.lab.time is None
 
-    @property
-    def view(self) -> View:
-        """The adversary against whom its mechanisms hold."""
-        return VIEW
-
     def plan(self, uplink: int, attempt: int = 0) -> UplinkPlan:
         """SOUND and PLAN."""
-        self._round = None
-        self._round = self.coordinator.plan(uplink, attempt)
-        return self._round.plan
+        return self._planned(uplink, attempt).plan
 
     def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """AUTHORISE, TRANSMIT, RECEIVE, ACCOUNT. Each client fetches its update when it is told to send."""
-        current, self._round = once(self._round, plan), None
+        current = self._once(plan)
         diagnosis = Diagnosis(self.air.coordinates, self.weights, self.clip_norm) if self.rules.diagnosis else None
         authorise()
         if current.jammer is not None:
@@ -172,7 +127,7 @@ class RadioUplink(TrainedHere):
             (client, departure) for client in plan.senders if (departure := self.clients[client].departure) is not None
         ]
         values = self.air.grid.to_coordinates(received.cells)
-        scale = self.clip_norm if self.rules.power.rescale is Rescale.RESCALED else 1.0
+        scale = float(self.scale)
         signal_norm, noise_norm, numbers = None, None, {}
         if diagnosis is not None:
             converters = self._converter_var_real(current)
@@ -188,10 +143,6 @@ class RadioUplink(TrainedHere):
             diagnostics=numbers,
             snapshot=take_snapshot(self.air, self.cast.transmitters, current, received) if diagnosis else {},
         )
-
-    def released(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The sum as it goes into the model, of `values` (d,) in units of tau."""
-        return values * self.rules.scale(self.clip_norm)
 
     def _contributions(self, departures: list[tuple[int, Departure]]) -> Contributions:
         backoffs, energy = np.full(len(self.sizes), np.inf), np.zeros(len(self.sizes))
@@ -217,58 +168,6 @@ class RadioUplink(TrainedHere):
         jams = name == current.jammer
         dither = Dither.TRIANGULAR if jams else dither_for(state, self.air, circuits, noise_std)
         return 0.0 if dither is None else dither.variance * circuits.step**2
-
-
-def make_coordinator(
-    link: Link,
-    stage: Stage,
-    cast: Cast,
-    air: AirFormat,
-    weights: NDArray[np.float64],
-    clip_norm: float,
-    rules: RadioRules,
-    *,
-    record_bounded: bool,
-    check_noise: NoiseCheck,
-) -> Coordinator:
-    """The coordinator of an uplink under `rules`, wherever its nodes are."""
-    return Coordinator(
-        link=link,
-        stage=stage,
-        cast=cast,
-        air=air,
-        weights=weights,
-        clip_norm=clip_norm,
-        sizing=NoiseSizing(air, weights, rules.power, rules.jammer),
-        max_phase_error_rad=rules.max_phase_error_rad,
-        record_bounded=record_bounded,
-        check_noise=check_noise,
-    )
-
-
-def once(current: Round | None, plan: UplinkPlan) -> Round:
-    """The round that was planned last, where `plan` is its; an uplink is carried once."""
-    if current is None or current.plan is not plan:
-        raise PrivacyError("an uplink is exchanged once, after it was planned")
-    return current
-
-
-def cast_of(lab: Lab, jammer_role: JammerRole) -> Cast:
-    """Who takes part."""
-    own = jammer_role in (JammerRole.DEDICATED, JammerRole.EXTERNAL)
-    jammer = lab.jammer.name if own and lab.jammer is not None else None
-    return Cast(lab.ps.name, tuple(radio.name for radio in lab.clients), jammer)
-
-
-def make_server(lab: OpenLab, air: AirFormat, cast: Cast) -> ServerNode:
-    """The server's node on its radio."""
-    shared = lab.lab.clock_mode is ClockMode.SHARED
-    # Where time is simulated an uplink depends on nothing before it, so that a resumed run repeats bit for bit.
-    simulated = lab.time is not None
-    server = ServerNode(lab.ps, air, shared, cast.transmitters, remembers=not simulated)
-    if simulated:
-        server.listener.listen_ahead(lab.ps.now())
-    return server
 
 
 def noise_source(lab: Lab, streams: Streams) -> Callable[[int], WhiteNoise]:

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.errors import ConfigError
+from fl.errors import ConfigError, DataError
 from fl.learning.local import LocalTraining
 from fl.learning.settings import LocalMode
 from fl.learning.trainer import ClientData
 from fl.learning.workforce import Workforce
 from fl.nodes.air_format import AirFormat
-from fl.nodes.apart.client import ClientSide, answer_as_transmitter
+from fl.nodes.apart.client import ClientSide, answer_as_transmitter, kept_here
 from fl.nodes.apart.orders import Begin, Enrol, Enrolled, Order
-from fl.nodes.apart.own_ledger import Budget, OwnLedger
+from fl.nodes.apart.own_ledger import OwnLedger
 from fl.nodes.apart.post import Doing, Handlers, Post
 from fl.nodes.client import ClientNode
 from fl.nodes.coordinator import VIEW
@@ -35,7 +35,8 @@ from fl.random_streams import Stream, generator
 from fl.run.assemble import air_format
 from fl.run.charging import ledger_header
 from fl.run.config import RunConfig, parse_config
-from fl.run.learner import make_learner
+from fl.run.folder import RunFolder, locked
+from fl.run.learner import Learner, make_learner
 from hardware.foundation.documents import DocumentError, parse_toml
 from hardware.lab.model import Role
 from hardware.lab.opened import OpenLab, open_radio
@@ -144,9 +145,17 @@ class ClientProgram(NodeProgram):
 
     def _enrolled(self, config: RunConfig) -> Enrolled:
         learner = make_learner(config)
-        self._data = client_data(config, learner, self.settings.place, self.settings.data)
+        self._data = self._own_data(config, learner)
         self._local = learner.local
         return Enrolled(len(self._data.y), learner.start.size)
+
+    def _own_data(self, config: RunConfig, learner: Learner) -> ClientData:
+        """What is wrong with data depends on them, and so do the words for it: they stay here."""
+        try:
+            return client_data(config, learner, self.settings.place, self.settings.data)
+        except Exception as error:
+            kept_here(error)
+            raise DataError(f"the data of '{self.settings.name}' cannot be used; its own log says why") from error
 
     def _node(self, run: str, order: Begin, transmitter: Transmitter) -> Callable[[Order], Any]:
         config, place = self.config, self.settings.place
@@ -159,7 +168,8 @@ class ClientProgram(NodeProgram):
             self.settings.state / run[:16],
             ledger_header(config, sizes, VIEW),
             place,
-            Budget(self.settings.budget_epsilon, config.privacy.accountant),
+            self.settings.budget,
+            config.privacy.accountant,
         )
         side = ClientSide(
             lab=self.settings.lab,
@@ -189,8 +199,10 @@ def run_node(settings: NodeSettings) -> None:
     """Take part in one run, from joining to its end."""
     keys, server_key = settings.key_pair(), settings.server_key()
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # One thread in linear algebra, as in a run of one process: an update then has the same bits.
     with ExitStack() as stack:
+        # Two processes would each allow what a row, or a budget, allows once.
+        stack.enter_context(locked(RunFolder(settings.state)))
+        # One thread in linear algebra, as in a run of one process: an update then has the same bits.
         stack.enter_context(Workforce(1))
         post = stack.enter_context(Post(settings.server, keys, server_key, settings.hello()))
         kind = ClientProgram if settings.role is Role.CLIENT else NodeProgram

@@ -1,15 +1,15 @@
 """What a node is told when it is started: where it belongs, and what it allows."""
 
-import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fl.errors import ConfigError
 from fl.nodes.apart.keys import KeyPair, load_keys, load_public
 from fl.nodes.apart.orders import Hello
+from fl.nodes.apart.own_budget import Budget
 from fl.nodes.apart.wire import PROTOCOL
 from fl.run.apart.attendance import lab_digest
 from fl.run.config import RunConfig
@@ -22,7 +22,7 @@ _IMPORT_PATH = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")
 @dataclass(frozen=True)
 class NodeSettings:
     """lab: as this machine has it. name: of the radio. server: tcp://ADDRESS:PORT. keys: folder. state: folder of what
-    the node keeps. data: of a client, empty for its share of the run's own. budget_epsilon: a client's own. trust:
+    the node keeps. data: of a client, empty for its share of the run's own. budget: a client's own. trust:
     whether code that the server's config names is imported. give_up_s: after which a server that is not heard is given
     up."""
 
@@ -33,7 +33,7 @@ class NodeSettings:
     keys: Path
     state: Path
     data: str = ""
-    budget_epsilon: float = math.inf
+    budget: Budget = field(default_factory=Budget)
     trust: bool = False
     give_up_s: float = 600.0
 
@@ -43,8 +43,8 @@ class NodeSettings:
             raise ConfigError(
                 f"'{self.name}' is a {self.radio.role.value} in {self.lab.source}, not a {self.role.value}"
             )
-        if not self.budget_epsilon > 0:
-            raise ConfigError(f"--budget-epsilon is {self.budget_epsilon}: expected a number above 0")
+        if not self.budget.epsilon > 0:
+            raise ConfigError(f"--budget-epsilon is {self.budget.epsilon}: expected a number above 0")
 
     @property
     def radio(self) -> LabRadio:

@@ -1,6 +1,7 @@
 """A client in a process of its own: trains, clips, decides, and sends only on a row of the ledger that it checked."""
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,12 @@ from fl.nodes.apart.orders import (
 )
 from fl.nodes.apart.own_ledger import OwnLedger, Promise
 from fl.nodes.client import ClientNode
+from fl.nodes.coordinator import bounds_of
 from fl.nodes.messages import Announcement, Decision, Transmit
 from fl.privacy.clipping import BoundedUpdate
 from hardware.lab.model import Lab
 from hardware.radio.contract import Radio
+from hardware.radio.errors import HardwareError, TxSamplesError
 from phy.errors import AirdpError
 
 _LOG = logging.getLogger("airdp")
@@ -44,7 +47,7 @@ class ClientSide:
     record_bounded: bool
     node: ClientNode | None = None
     _update: tuple[int, BoundedUpdate] | None = None
-    _decided: tuple[int, Decision] | None = None
+    _decided: tuple[int, Announcement, Decision] | None = None
     _uplink: int = 0
 
     def fetch(self) -> BoundedUpdate:
@@ -65,7 +68,7 @@ class ClientSide:
                 return None
             case Announcement():
                 decision: Decision = node.answer(order.message)
-                self._decided = (order.uplink, decision)
+                self._decided = (order.uplink, order.message, decision)
                 return decision
             case Transmit():
                 return self._transmit(order)
@@ -75,8 +78,8 @@ class ClientSide:
         """What goes wrong in training may depend on the data, and so may the words for it: they stay here."""
         try:
             return self.train(model, uplink)
-        except AirdpError as error:
-            _LOG.error("%s", error)
+        except Exception as error:
+            kept_here(error)
             raise ModelError(f"this client could not train for uplink {uplink}; its own log says why") from error
 
     @property
@@ -94,9 +97,40 @@ class ClientSide:
         if decided is None or decided[0] != order.uplink:
             raise PrivacyError(f"this client has not decided on its power in uplink {order.uplink}: it does not send")
         self.fetch()
-        promise = Promise(order.uplink, decided[1].gain_upper, self.clip_norm, self.record_bounded)
-        self.ledger.authorise(order.permit, promise)
-        return self._node.answer(order.message)
+        self.ledger.authorise(order.permit, self._promise(*decided))
+        return self._sent(order)
+
+    def _promise(self, uplink: int, announced: Announcement, decision: Decision) -> Promise:
+        air = self._node.transmitter.air
+        return Promise(
+            uplink=uplink,
+            gain_upper=decision.gain_upper,
+            rounding=decision.rounding.distance,
+            clip_norm=self.clip_norm,
+            record_bounded=self.record_bounded,
+            alpha_u=announced.alpha_u,
+            noise_std_real=announced.noise_std_real,
+            bounds=lambda senders, jams: math.fsum(
+                failure for _, failure in bounds_of(air, senders, jams=jams, rounding=decision.rounding.delta)
+            ),
+        )
+
+    def _sent(self, order: Order) -> Any:
+        """Whether samples fit into the converter depends on the update, and so may all that is not the radio's."""
+        try:
+            return self._node.answer(order.message)
+        except Exception as error:
+            if isinstance(error, HardwareError) and not isinstance(error, TxSamplesError):
+                raise
+            kept_here(error)
+            raise HardwareError(
+                f"this client could not send its update of uplink {order.uplink}; its own log says why"
+            ) from error
+
+
+def kept_here(error: Exception) -> None:
+    """Into this machine's log, and nowhere else: what it says may depend on data."""
+    _LOG.error("%s: %s", type(error).__name__, error, exc_info=None if isinstance(error, AirdpError) else error)
 
 
 def answer_as_transmitter(order: Order, lab: Lab, radio: Radio, answer: Callable[[Any], Any]) -> Any:

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fl.errors import LedgerError
-from fl.nodes.apart.own_ledger import CLIENT, LEDGER, used_rows
+from fl.nodes.apart.own_budget import LEDGER, client_of
+from fl.nodes.apart.own_ledger import used_rows
 from fl.privacy.ledger import LedgerContents, read_ledger
-from hardware.foundation.documents import read_json
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,7 @@ class Comparison:
 
 def compare(server: LedgerContents, folder: Path) -> Comparison:
     """The own ledger in `folder` (of a run, in a client's --state) against the server's."""
-    try:
-        client = int(read_json(folder / CLIENT)["client"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise LedgerError(f"{folder} is not what a client has kept of a run: {error}") from error
+    client = client_of(folder)
     own = read_ledger(folder / LEDGER)
     if own.header != server.header or not 0 <= client < len(server.header.sizes):
         raise LedgerError(f"{folder} is of another run than the server's ledger")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fl.errors import PrivacyError
 from fl.nodes import messages
 from fl.nodes.messages import Message
 from hardware.lab.one_count import BurstSent, CountStatus, ServerCount
@@ -74,6 +75,22 @@ class Order:
 
 
 @dataclass(frozen=True)
+class Again:
+    """Server to node: what is the answer to the order of that number? It is small, whatever was ordered."""
+
+    session: str
+    counter: int
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Node to server: the order of that number has not come; it shall be said whole."""
+
+    session: str
+    counter: int
+
+
+@dataclass(frozen=True)
 class Done:
     """Node to server: the answer to the order of that number."""
 
@@ -98,6 +115,11 @@ class Enrolled:
 
     samples: int
     coordinates: int
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        if min(self.samples, self.coordinates) < 0:
+            raise PrivacyError(f"{self.samples} samples and {self.coordinates} coordinates: expected 0 or more")
 
 
 @dataclass(frozen=True)
@@ -179,7 +201,8 @@ class Leave(Message[None]):
 
 
 _HERE = (
-    *(Hello, Welcome, Unknown, Refused, Alive, Order, Done, Failed, Enrolled, Enrol, Begin, Train, Settle, Leave),
+    *(Hello, Welcome, Unknown, Refused, Alive, Order, Again, Missing, Done, Failed),
+    *(Enrolled, Enrol, Begin, Train, Settle, Leave),
     *(Clock, ReadClock, LookAtCount, SendToBeFound, TakeCount, ServerCount, CountStatus, BurstSent),
 )
 KINDS: dict[str, type] = {

@@ -5,37 +5,40 @@ first sample leaves. Beside it stands which rows of the server's have been used:
 """
 
 import json
-from dataclasses import dataclass
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fl.errors import LedgerError, PrivacyError
-from fl.privacy.accountant import Accountant, epsilon_of_loss
-from fl.privacy.ledger import Ledger, LedgerHeader
+from fl.nodes.apart.own_budget import CLIENT, LEDGER, Budget, Claim, Spent, spent_before
+from fl.privacy.accountant import Accountant
+from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
 from fl.privacy.ledger_rows import Row, checked_row
 from fl.privacy.mechanism import RoundMechanism
-from hardware.foundation.documents import parse_json
+from hardware.foundation.documents import MOST_LINES_BYTES, DocumentError, parse_json, read_bounded
 from hardware.foundation.durable import append_durably, write_atomically
 
-LEDGER, PERMITS, CLIENT = "ledger.jsonl", "permits.jsonl", "client.json"
+PERMITS = "permits.jsonl"
+_EXACT = 1e-12
+_LOG = logging.getLogger("airdp")
 
 
 @dataclass(frozen=True)
 class Promise:
     """What the client knows of an uplink itself. gain_upper: that it decided on. clip_norm, record_bounded: of its
-    update."""
+    update. alpha_u, noise_std_real: as they were announced to it. bounds: least probability with which any of the
+    bounds that the row rests on fails, by number of senders and whether somebody jams."""
 
     uplink: int
     gain_upper: float
+    rounding: float
     clip_norm: float
     record_bounded: bool
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Largest epsilon that the client allows for itself, under the run's label; infinite where it has not said."""
-
-    epsilon: float
-    accountant: Accountant
+    alpha_u: float
+    noise_std_real: float
+    bounds: Callable[[int, bool], float]
 
 
 @dataclass(frozen=True)
@@ -47,29 +50,42 @@ class _Sent:
 
 
 class OwnLedger:
-    """Of client number `place` in one run, in a folder of its own."""
+    """Of client number `place` in one run, in a folder of its own beside those of other runs."""
 
-    def __init__(self, folder: Path, header: LedgerHeader, place: int, budget: Budget) -> None:
+    def __init__(self, folder: Path, header: LedgerHeader, place: int, budget: Budget, accountant: Accountant) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._header, self._place, self._budget = header, place, budget
+        self._header, self._place, self._budget, self._accountant = header, place, budget, accountant
+        # Before the ledger: where there is one it is known whose it is, whenever this process ends.
+        write_atomically(folder / CLIENT, json.dumps({"client": place}).encode())
+        self._claim = Claim.of(header, place, budget)
+        # What nobody limits need not be known, and a ledger that cannot be read is then in nobody's way.
+        self._settled = spent_before(folder, self._claim) if budget.limited else Spent()
         self._permits = folder / PERMITS
         path = folder / LEDGER
         if path.exists():
             self._ledger = Ledger.open(path, config_sha256=header.config_sha256)
+            # Those that were cut off stay so: nobody knows here which row of the server's they were sent on.
+            self._settled += self._claim.spent_on(read_ledger(path).mechanisms)
         else:
             self._ledger = Ledger.create(path, header)
         self._used = _read_used(self._permits)
-        write_atomically(folder / CLIENT, json.dumps({"client": place}).encode())
 
     def authorise(self, permit: str, promise: Promise) -> None:
         """Check the server's row and charge it here; `PrivacyError` where this client must not send on it."""
         row = checked_row(permit)
         mechanism = self._allowed(row, promise)
-        spent = self.epsilon(mechanism)
-        if spent > self._budget.epsilon * (1 + 1e-9):
+        spent, claim = self.epsilon(mechanism), self._claim
+        if self._budget.exceeded_by(spent):
             raise PrivacyError(
                 f"uplink {promise.uplink} would bring this client's own epsilon to {spent:.4g}, above its budget of "
-                f"{self._budget.epsilon:g} (--budget-epsilon): it does not send"
+                f"{self._budget.epsilon:g} (--budget-epsilon) at delta {self._budget.delta:g}, {claim.label.value}, "
+                f"{claim.neighbours.value}, all its runs together: it does not send"
+            )
+        if not self._used and promise.uplink > 2:
+            _LOG.warning(
+                "this client has nothing written down of the uplinks before %d: if it took part in them its --state "
+                "was lost, and its budget does not count them; the server's ledger does",
+                promise.uplink,
             )
         # First that it is used: a crash before the charge then costs nothing, and sends nothing.
         append_durably(self._permits, json.dumps({"row": row.hash}).encode() + b"\n")
@@ -82,6 +98,9 @@ class OwnLedger:
         if row.hash in self._used:
             raise PrivacyError("the server's row was used before: this client does not send twice on it")
         mechanism = row.mechanism.mechanism()
+        noise = math.hypot(mechanism.jammer_gain * mechanism.alpha_cj, mechanism.noise_std_real)
+        senders = sum(gain > 0.0 for gain in mechanism.received_gains)
+        bounds = promise.bounds(senders, mechanism.alpha_cj > 0.0)
         wrong = [
             name
             for name, fits in (
@@ -90,10 +109,15 @@ class OwnLedger:
                 ("another clip norm", mechanism.clip_norm == promise.clip_norm),
                 ("another way of clipping", mechanism.record_bounded == promise.record_bounded),
                 ("a weaker adversary", mechanism.view == self._header.view),
+                ("less for its converter", mechanism.rounding >= promise.rounding * (1 - _EXACT)),
+                ("another common factor than it announced", mechanism.alpha_u == promise.alpha_u),
+                ("more noise of its receiver than it announced", mechanism.noise_std_real <= promise.noise_std_real),
+                ("more noise than its parts make", mechanism.sigma * mechanism.alpha_u <= noise * (1 + _EXACT)),
+                ("less than its bounds may fail", (mechanism.bounds_delta or 0.0) >= bounds * (1 - _EXACT)),
             )
             if not fits
         ]
-        if not wrong and mechanism.received_gains[self._place] < promise.gain_upper * (1 - 1e-12):
+        if not wrong and not mechanism.received_gains[self._place] >= promise.gain_upper * (1 - _EXACT):
             wrong = [
                 f"a gain of {mechanism.received_gains[self._place]:.6g}, and this client may arrive with "
                 f"{promise.gain_upper:.6g}"
@@ -112,30 +136,40 @@ class OwnLedger:
             accounted = RoundMechanism.from_json(parse_json(mechanism))
         except ValueError as error:
             raise LedgerError(f"not the record of an uplink: {error}") from error
-        gains, planned = accounted.received_gains, sent.planned.received_gains
-        if len(gains) != len(planned) or gains[self._place] < planned[self._place] or accounted.sigma > _more(sent):
+        if _lessens(accounted, sent.planned, self._place):
             raise PrivacyError("the server accounts for less than this client has sent: it is not taken over")
         self._ledger.account(sent.seq, accounted)
+        self._settled += self._claim.spent_on([accounted])
         self._used[row_hash] = None
 
     def epsilon(self, *planned: RoundMechanism) -> float:
-        """Of this client alone, with what is planned."""
-        header = self._header
-        losses = self._ledger.losses
-        for mechanism in planned:
-            losses = losses + mechanism.losses(header.sizes_array, header.label, header.neighbours)
-        left = header.delta - self._ledger.bounds_delta - sum(one.bounds_delta or 0.0 for one in planned)
-        loss = float(losses[self._place])
-        return float("inf") if left <= 0.0 else epsilon_of_loss(self._budget.accountant, loss, left)
+        """Of this client alone, over all its runs, with what is planned: under its own claim, at its own delta."""
+        pending = [sent.planned.without_jammer() for sent in self._used.values() if sent is not None]
+        spent = self._settled + self._claim.spent_on([*pending, *planned])
+        return spent.epsilon(self._accountant, self._budget.delta)
 
     def close(self) -> None:
         """Give the file back."""
         self._ledger.close()
 
 
-def _more(sent: _Sent) -> float:
-    """The most noise that an account may claim: that of the plan, but for rounding."""
-    return sent.planned.sigma * (1 + 1e-12)
+def _lessens(accounted: RoundMechanism, planned: RoundMechanism, place: int) -> bool:
+    """Whether an account makes less of an uplink than was planned: noise may fall and gains rise, nothing else."""
+    as_planned = replace(
+        accounted,
+        received_gains=planned.received_gains,
+        sigma=planned.sigma,
+        sigma_origin=planned.sigma_origin,
+        noise_std_real=planned.noise_std_real,
+        alpha_cj=planned.alpha_cj,
+    )
+    gains = accounted.received_gains
+    return (
+        as_planned != planned
+        or len(gains) != len(planned.received_gains)
+        or not gains[place] >= planned.received_gains[place]
+        or not accounted.sigma <= planned.sigma * (1 + _EXACT)
+    )
 
 
 def used_rows(folder: Path) -> list[str]:
@@ -150,7 +184,10 @@ def _read_used(path: Path) -> dict[str, _Sent | None]:
     """
     if not path.exists():
         return {}
-    *lines, torn = path.read_bytes().split(b"\n")
+    try:
+        *lines, torn = read_bounded(path, MOST_LINES_BYTES).split(b"\n")
+    except DocumentError as error:
+        raise LedgerError(f"{path} cannot be read: {error}; nothing more can be sent with it") from error
     if torn:
         append_durably(path, b"\n")
     used: dict[str, _Sent | None] = {}

@@ -15,6 +15,7 @@ from fl.errors import ConfigError
 from fl.nodes.apart.keys import KeyPair
 from fl.nodes.apart.orders import (
     KINDS,
+    Again,
     Alive,
     Begin,
     Done,
@@ -23,6 +24,7 @@ from fl.nodes.apart.orders import (
     Failed,
     Hello,
     Leave,
+    Missing,
     Order,
     Refused,
     Unknown,
@@ -34,6 +36,7 @@ from phy.errors import AirdpError
 
 _ALIVE_S = 1.0
 _LOG = logging.getLogger("airdp")
+_DOUBT = "is the server's public key here its own?"
 _EVENTS = {
     int(zmq.EVENT_DISCONNECTED): "lost",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "refused",
@@ -82,6 +85,7 @@ class Post:
         self._session, self._run = "", ""
         self._counter, self._answer = 0, b""
         self._uplink, self._last = 0, ""
+        self._connected, self._doubted = False, False
         self.state = "waiting"
 
     def __enter__(self) -> Self:
@@ -128,7 +132,8 @@ class Post:
                 said_at = now
                 self._say(Alive(self._session, self.state) if self._session else self._hello)
             if now > heard_at + give_up_s and not self._session:
-                raise ConfigError(f"no server at {self._endpoint} has answered for {give_up_s:g} s")
+                doubt = f": {_DOUBT}" if self._doubted and not self._connected else ""
+                raise ConfigError(f"no server at {self._endpoint} has answered for {give_up_s:g} s{doubt}")
 
     def _noticed(self, handlers: Handlers) -> None:
         event = _EVENTS.get(int(recv_monitor_message(self._monitor)["event"]))
@@ -137,9 +142,15 @@ class Post:
                 f"the server at {self._endpoint} refuses this node's key: is {self._keys.name}'s public key in its "
                 "folder, and the server's public key here its own?"
             )
-        if event == "lost":
+        if event == "connected":
+            self._connected = True
+        if event == "lost" and self._connected:
+            self._connected = False
             _LOG.warning("the server at %s is gone", self._endpoint)
             self._forget(handlers)
+        elif event == "lost" and not self._doubted:
+            self._doubted = True
+            _LOG.warning("whoever is at %s hangs up before it has proven who it is: %s", self._endpoint, _DOUBT)
 
     def _forget(self, handlers: Handlers) -> None:
         """What it was told of a run is void, as after a start: whoever comes back has to tell it again."""
@@ -173,8 +184,16 @@ class Post:
                 _LOG.warning("the server at %s does not know of this session", self._endpoint)
                 self._forget(handlers)
             return False
-        if isinstance(message, Order) and message.session == self._session and self._session:
-            return self._obey(message, handlers)
+        if isinstance(message, Order | Again) and message.session == self._session and self._session:
+            return self._obey(message, handlers) if isinstance(message, Order) else self._repeat(message)
+        return False
+
+    def _repeat(self, asked: Again) -> bool:
+        """Say the last answer once more, or that the order never came."""
+        if asked.counter > self._counter:
+            self._say(Missing(asked.session, asked.counter))
+        elif asked.counter == self._counter:
+            self._give_answer()
         return False
 
     def _obey(self, order: Order, handlers: Handlers) -> bool:
@@ -183,11 +202,14 @@ class Post:
         if order.counter > self._counter:
             self._counter, self._uplink, self._last = order.counter, order.uplink, type(order.message).__name__
             self._answer = pack(self._done(order, handlers))
+        self._give_answer()
+        return isinstance(order.message, Leave)
+
+    def _give_answer(self) -> None:
         try:
             self._socket.send(self._answer, zmq.NOBLOCK)
         except zmq.Again:
-            _LOG.debug("the answer to order %d waits until it is asked for again", order.counter)
-        return isinstance(order.message, Leave)
+            _LOG.debug("the answer to order %d waits until it is asked for again", self._counter)
 
     def _done(self, order: Order, handlers: Handlers) -> Done | Failed:
         try:

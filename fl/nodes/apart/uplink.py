@@ -15,13 +15,11 @@ from fl.nodes.apart.honesty import Honesty
 from fl.nodes.apart.orders import Begin, Leave, Settle, Train
 from fl.nodes.apart.stage import ApartStage
 from fl.nodes.apart.switchboard import Switchboard
-from fl.nodes.coordinator import VIEW, Cast, Round
+from fl.nodes.coordinated import CoordinatedUplink, RadioRules
+from fl.nodes.coordinator import Round
 from fl.nodes.link import Node
 from fl.nodes.messages import Answer, Message, Transmit
-from fl.nodes.radio_uplink import RadioRules, cast_of, make_coordinator, make_server, once
-from fl.nodes.sounding import NoiseCheck
-from fl.privacy.clipping import checked_clip_norm
-from fl.privacy.conditions import View
+from fl.nodes.soundings.conversation import NoiseCheck
 from fl.privacy.ledger_rows import checked_row
 from fl.privacy.mechanism import RoundMechanism
 from fl.uplink.contract import Aggregate, Authorise, Contributions, NotSentError, Updates, UplinkPlan
@@ -59,11 +57,10 @@ class ApartLink:
         return self.switchboard.ask_all(asked)
 
 
-class ApartUplink:
+class ApartUplink(CoordinatedUplink):
     """lab: with the server's radio alone. sizes: n_i of the clients (K,), as they said when they joined."""
 
     channel_ages = True
-    view: View = VIEW
 
     def __init__(
         self,
@@ -77,23 +74,12 @@ class ApartUplink:
         record_bounded: bool,
         check_noise: NoiseCheck = lambda noise: None,
     ) -> None:
-        self.lab, self.air, self.sizes, self.rules, self.switchboard = lab, air, sizes, rules, switchboard
-        self.clip_norm, self.weights = checked_clip_norm(clip_norm), sizes / sizes.sum()
-        self.cast: Cast = cast_of(lab.lab, rules.jammer.role)
-        self.server = make_server(lab, air, self.cast)
-        self.coordinator = make_coordinator(
-            ApartLink(switchboard, self.cast.server, self.server, in_turn=lab.time is not None),
-            ApartStage(lab, air, switchboard, self.cast.transmitters, rules.attempts),
-            self.cast,
-            air,
-            self.weights,
-            self.clip_norm,
-            rules,
-            record_bounded=record_bounded,
-            check_noise=check_noise,
-        )
+        super().__init__(lab, air, sizes, clip_norm, rules)
+        self.switchboard = switchboard
+        link = ApartLink(switchboard, self.cast.server, self.server, in_turn=lab.time is not None)
+        stage = ApartStage(lab, air, switchboard, self.cast.transmitters, rules.attempts)
+        self._coordinate(link, stage, record_bounded=record_bounded, check_noise=check_noise)
         self.honesty = Honesty(self.cast.clients, air, self.weights, self.clip_norm, rules.max_gain_rise_db)
-        self._round: Round | None = None
         self._row = ""
         self._model: tuple[int, NDArray[np.float32]] = (0, np.zeros(0, np.float32))
         self._trained: dict[str, tuple[int, str]] = {}
@@ -115,28 +101,27 @@ class ApartUplink:
             raise PrivacyError(f"uplink {uplink} is planned, and the model is that of uplink {number}")
         sessions = {name: self.switchboard.nodes[name].session for name in self.cast.clients}
         behind = [name for name in self.cast.clients if self._trained.get(name) != (uplink, sessions[name])]
-        self.switchboard.ask_all([(name, Train(uplink, model)) for name in behind])
+        order = Train(uplink, model)
+        self.switchboard.ask_all([(name, order) for name in behind])
         self._trained.update({name: (uplink, sessions[name]) for name in behind})
 
     def plan(self, uplink: int, attempt: int = 0) -> UplinkPlan:
         """Training, where it is still to be done; then SOUND and PLAN."""
-        self._round = None
         self.switchboard.place(uplink, attempt)
         try:
             self.switchboard.ready()
             self._bring_model(uplink)
         except HardwareError as error:
             raise NotSentError(str(error)) from error
-        current = self.coordinator.plan(uplink, attempt)
+        current = self._planned(uplink, attempt)
         self.honesty.planned(current)
-        self._round = current
         return current.plan
 
     def exchange(self, plan: UplinkPlan, updates: Updates, authorise: Authorise) -> Aggregate:
         """AUTHORISE, TRANSMIT, RECEIVE, ACCOUNT. Updates are where they were made; none may be given here."""
         for client, _ in updates:
             raise PrivacyError(f"the server has an update of client {client}: it belongs to the client's own process")
-        current, self._round = once(self._round, plan), None
+        current = self._once(plan)
         row = authorise()
         if row is None:
             raise PrivacyError("nodes elsewhere send on a row of the ledger, and there is none")
@@ -149,7 +134,7 @@ class ApartUplink:
         self.honesty.received(current, received)
         values = self.air.grid.to_coordinates(received.cells)
         return Aggregate(
-            values=values * self.rules.scale(self.clip_norm),
+            values=self.released(values),
             mechanism=self.coordinator.account(current, received),
             contributions=self._contributions(current),
             signal_norm=None,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of all that is said over a link: nodes of another one are refused."""
 LARGEST_BYTES = 1 << 27
 """Of one message: a model of 33 million coordinates."""
@@ -34,6 +34,24 @@ def pack(value: Any) -> bytes:
     """`value` as bytes."""
     packed: bytes = msgpack.packb(_plain(value))
     return packed
+
+
+class Prepacked:
+    """A value that was packed before: one that goes to many is made into bytes once."""
+
+    def __init__(self, value: Any) -> None:
+        self.content = pack(value)
+
+
+def pack_around(value: Any, name: str, part: Prepacked) -> bytes:
+    """As `pack` of a dataclass whose field `name` has the value that `part` was made of."""
+    others = {key: one for key, one in _tagged(value).items() if key != name}
+    packer = msgpack.Packer()
+    head: bytes = packer.pack_map_header(len(others) + 1)
+    parts: list[bytes] = [head]
+    for key, one in others.items():
+        parts += [packer.pack(key), packer.pack(_plain(one))]
+    return b"".join([*parts, packer.pack(name), part.content])
 
 
 def unpack(content: bytes, kinds: Mapping[str, type]) -> Any:
@@ -67,11 +85,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if is_dataclass(value):
-        return {
-            "is": type(value).__name__,
-            **{field.name: _plain(getattr(value, field.name)) for field in fields(value)},
-        }
+        return {name: _plain(part) for name, part in _tagged(value).items()}
     return value
+
+
+def _tagged(value: Any) -> dict[str, Any]:
+    return {"is": type(value).__name__, **{field.name: getattr(value, field.name) for field in fields(value)}}
 
 
 def _plain_array(value: NDArray[Any]) -> Any:

@@ -142,6 +142,8 @@ def array_difference(recorded: NDArray[Any], replayed: NDArray[Any]) -> str:
     if recorded.shape != replayed.shape:
         return f"shape {recorded.shape} was recorded, {replayed.shape} comes out"
     changed = np.flatnonzero(recorded.reshape(-1) != replayed.reshape(-1))
+    if not changed.size:
+        return f"{recorded.dtype} was recorded, {replayed.dtype} comes out"
     largest = float(np.max(np.abs(np.subtract(replayed, recorded, dtype=np.result_type(recorded, np.float64)))))
     return f"{changed.size} of {recorded.size} values, the first at {changed[0]}, by up to {largest:.3g}"
 

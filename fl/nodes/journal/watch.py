@@ -54,10 +54,18 @@ class WatchedLink:
         return answer
 
     def ask_all(self, asked: Sequence[tuple[str, Message[Answer]]]) -> list[Answer]:
-        """See `Link.ask_all`. Where nodes are asked in turn, watchers see each event when it happens."""
+        """See `Link.ask_all`. Where nodes are asked in turn, watchers see each event when it happens.
+
+        Else they see a failure as that of the first who was asked: whose it is, its words say.
+        """
         if not self.concurrent:
             return [self.ask(node, message) for node, message in asked]
-        answers = self.link.ask_all(asked)
+        try:
+            answers = self.link.ask_all(asked)
+        except BaseException as error:
+            for watcher in self.watchers if asked else ():
+                watcher.failed(*asked[0], error)
+            raise
         for (node, message), answer in zip(asked, answers, strict=True):
             for watcher in self.watchers:
                 watcher.answered(node, message, answer)

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import ConfigError
+from fl.nodes.apart.admission import Expected
 from fl.nodes.apart.keys import load_keys, public_keys
-from fl.nodes.apart.switchboard import Expected, NodeState, Switchboard, TimeLimits
-from fl.nodes.radio_uplink import cast_of
-from fl.run.config import Record, RunConfig
+from fl.nodes.apart.switchboard import NodeState, Switchboard, TimeLimits
+from fl.nodes.coordinated import cast_of
+from fl.run.config import RunConfig
 from fl.run.inputs import resolved_lab
 from hardware.lab.model import Lab
 
@@ -60,8 +61,8 @@ def attending(config: RunConfig, elsewhere: NodesElsewhere) -> Iterator[Attendan
     lab = resolved_lab(config)
     if lab is None:
         raise ConfigError("nodes elsewhere need radios: set uplink.kind = 'radio', or give --backend")
-    if config.radio.record is not Record.NONE or config.audit.canaries:
-        raise ConfigError("radio.record and audit.canaries need all nodes in one process: leave --listen out")
+    if config.radio.record_sent or config.audit.canaries:
+        raise ConfigError("radio.record_sent and audit.canaries need all nodes in one process: leave --listen out")
     cast = cast_of(lab, config.jammer.role)
     roles = {radio.name: radio.role.value for radio in lab.radios if radio.name in cast.transmitters}
     expected = Expected(roles, public_keys(elsewhere.keys), lab_digest(lab))

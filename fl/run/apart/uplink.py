@@ -31,6 +31,7 @@ def make_apart_uplink(
     @contextmanager
     def opened(onlooker: Onlooker) -> Iterator[Uplink]:
         with open_radio(lab, lab.ps.name) as radios:
+            onlooker.tap(radios)
             uplink = ApartUplink(
                 radios,
                 air,
@@ -41,7 +42,7 @@ def make_apart_uplink(
                 record_bounded=config.local.mode is LocalMode.RECORD,
                 check_noise=(lambda noise: None) if calibration is None else calibration.check_silence,
             )
-            onlooker.attach_coordinator(uplink.coordinator)
+            onlooker.attach(uplink)
             try:
                 yield uplink
             finally:

@@ -12,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from fl.nodes.air_format import PAYLOAD_SYMBOL, AirFormat
+from fl.nodes.coordinated import RadioRules
 from fl.nodes.messages import SoundedChannel
-from fl.nodes.radio_uplink import RadioRules, RadioUplink
+from fl.nodes.radio_uplink import RadioUplink
 from fl.nodes.transmitter import Transmitter, Workspace
 from fl.privacy.clipping import BoundedUpdate, clip_update
 from fl.random_streams import generator

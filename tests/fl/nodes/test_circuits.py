@@ -9,10 +9,18 @@ from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
-from fl.nodes.circuits import charged_gain_upper, circuits_of, dither_for, gain_with_image, peak_limit
-from fl.nodes.messages import Announcement, Circuits, FlatChannel, SoundedChannel
+from fl.nodes.circuits import (
+    charged_gain_upper,
+    circuits_of,
+    dither_for,
+    gain_with_image,
+    peak_limit,
+    rounding_of,
+)
+from fl.nodes.messages import Announcement, Circuits, FlatChannel, Rounding, SoundedChannel
 from fl.nodes.precoding import relative_gain_upper
 from fl.nodes.transmitter import Transmitter, Workspace
+from fl.privacy.converters import tail_delta
 from phy.compute.filters import convolve
 from phy.dither import Dither, limited, seeded_words
 from phy.impairments import apply_taps, iq_imbalance
@@ -180,3 +188,18 @@ def test_what_is_sent_lies_on_the_converters_grid_and_repeats_with_its_seed() ->
     assert np.abs(codes).max() > 3
     assert np.array_equal(sent[0], sent[1])
     assert not np.array_equal(sent[0], sent[2])
+
+
+@pytest.mark.parametrize("channel", [flat(), selective(2)[1]], ids=["flat", "selective"])
+def test_rounding_is_charged_for_every_sample_that_leaves(channel: SoundedChannel) -> None:
+    """Distance: a step of each real value at the channel's largest gain, over alpha_u. Nothing without a converter."""
+    air, alpha_u = AirFormat(NUMEROLOGY, 2000), 0.7
+    radio = Recorder(tx_step=STEP, tx_image_db=-60.0)
+    transmitter = Transmitter(radio, air, Workspace.of(air))  # type: ignore[arg-type]
+    transmitter.send(np.ones(2000, np.float32), 1e-4, Announcement(alpha_u, channel, 0, 1, NOISE_STD, 0), 0)
+    samples = radio.sent[0][1].size
+    found = rounding_of(channel, air, transmitter.circuits, NOISE_STD, alpha_u)
+    strongest = float(np.abs(channel.channel).max())
+    assert found.delta == pytest.approx(tail_delta(samples), rel=1e-12)
+    assert strongest < found.distance * alpha_u / (STEP * math.sqrt(2 * samples)) < 1.2 * strongest
+    assert rounding_of(channel, air, Circuits(), NOISE_STD, alpha_u) == Rounding()

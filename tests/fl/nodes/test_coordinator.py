@@ -84,6 +84,7 @@ def test_an_uplink_is_said_in_order() -> None:
         ("MeasureSilence", "ps"),
         *(("Sound", name) for name in [*clients, jammer]),
         ("HearSoundings", "ps"),
+        *(("Check", name) for name in [*clients, jammer]),
         *(("DescribeCircuits", name) for name in [*clients, jammer]),
         *(("Announcement", name) for name in clients),
         ("JammingOrder", jammer),
@@ -168,6 +169,23 @@ def test_what_the_jammer_decides_is_what_is_charged() -> None:
     assert half.alpha_cj == pytest.approx(whole.alpha_cj / 2)
     jammed = (whole.alpha_cj * whole.jammer_gain) ** 2 / whole.alpha_u**2
     assert whole.sigma**2 - half.sigma**2 == pytest.approx(0.75 * jammed, rel=1e-9)
+
+
+def test_noise_that_nobody_asked_the_jammer_for_is_not_counted_on() -> None:
+    power = power_of(jammer_role=JammerRole.DEDICATED, jammer_sigma=0.02)
+    with opened(lab_of(), 1000, power=power, **SHORT) as uplink:
+        link: Any = uplink.coordinator.link
+        ask = link.ask
+
+        def boasting(node: str, message: Message[Any]) -> Any:
+            answer = ask(node, message)
+            if isinstance(message, JammingOrder):
+                return JammingDecision(10 * answer.alpha, answer.gain_lower)
+            return answer
+
+        link.ask = boasting
+        with pytest.raises(HardwareError, match="'jammer' announces noise of"):
+            uplink.plan(1)
 
 
 def test_a_node_that_is_not_there_is_named() -> None:

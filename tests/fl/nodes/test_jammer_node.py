@@ -66,6 +66,23 @@ def test_system_noise_has_tails() -> None:
     assert 10 < np.count_nonzero(np.abs(system_noise(1_000_000)) > 4.5) < 80
 
 
+def test_the_noise_that_is_never_drawn_matters_to_no_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest words there are give the largest radius r. What lies beyond, P(|z| > r) = exp(-r^2/2), times 200,000
+    samples, 1,000 uplinks and e^40, is below a thousandth of a delta of 1e-5; beyond 6.7, of 32 bits, it is not."""
+    monkeypatch.setattr("fl.nodes.jammer.os.urandom", bytes)
+    largest = float(np.abs(system_noise(1))[0])
+    assert largest == pytest.approx(math.sqrt(2.0 * 129.0 * math.log(2.0)), rel=1e-6)
+    assert 200_000 * 1_000 * math.exp(40.0 - largest**2 / 2.0) < 1e-8
+    assert 200_000 * math.exp(-(6.7**2) / 2.0) > 1e-5
+
+
+def test_small_words_take_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: a radius from the words 3 and 2^63 is sqrt(-2 log(3.5/2^64))."""
+    supply = iter([(3).to_bytes(8, "little"), (1 << 63).to_bytes(8, "little"), bytes(4)])
+    monkeypatch.setattr("fl.nodes.jammer.os.urandom", lambda count: next(supply))
+    assert system_noise(1)[0] == pytest.approx(math.sqrt(-2.0 * math.log(3.5 / 2.0**64)), rel=1e-6)
+
+
 def test_system_noise_is_never_the_same_and_no_seed_changes_that(monkeypatch: pytest.MonkeyPatch) -> None:
     import random
 

@@ -17,7 +17,7 @@ from fl.nodes.link import InProcessLink, Node
 from fl.nodes.messages import Message, Sent, Sound
 from fl.nodes.precoding import relative_gain_upper
 from fl.nodes.server import ServerNode
-from fl.nodes.sounding import Soundings, sound
+from fl.nodes.soundings.conversation import Soundings, sound
 from fl.uplink.contract import NotSentError
 from hardware.lab.file import find_lab
 from hardware.radio.errors import CaptureError

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fl.nodes.apart.own_ledger import CLIENT, LEDGER, used_rows
+from fl.nodes.apart.own_budget import CLIENT, LEDGER
+from fl.nodes.apart.own_ledger import used_rows
 from fl.privacy.ledger import LedgerHeader, read_ledger
 from fl.privacy.ledger_rows import verified_rows
 from fl.privacy.mechanism import RoundMechanism
@@ -51,8 +52,12 @@ class Books:
         lines = {path.stem: _lines(path, rows[0]) for path in (self.folder / SENT).glob("*.jsonl")}
         self._check_jammed(charged, lines.get("jammer", []))
         self.sent, self.charged = 0, len(charged)
-        for state in (self.folder / "state").glob(f"client-*/{rows[0][:16]}"):
-            self._check_client(state, header, charged, lines.get(state.parent.name, []))
+        kept = {path.parts[-3]: path.parent for path in (self.folder / "state").glob(f"*/{rows[0][:16]}/{LEDGER}")}
+        for name, sent in lines.items():
+            if name != "jammer" and name not in kept and any(line["kind"] == "Transmit" for line in sent):
+                raise WrongBooksError(f"'{name}' has sent, and has no ledger of its own")
+        for name, state in kept.items():
+            self._check_client(state, header, charged, lines.get(name, []))
 
     def _check_jammed(self, charged: dict[str, Entry], lines: list[dict[str, Any]]) -> None:
         """The jammer's noise counts only where it went out whole."""

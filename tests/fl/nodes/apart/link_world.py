@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fl.nodes.apart.admission import Expected
 from fl.nodes.apart.keys import load_keys, load_public, make_keys, public_keys
 from fl.nodes.apart.orders import Begin, Enrol, Enrolled, Hello, Order
 from fl.nodes.apart.post import Handlers, Post
-from fl.nodes.apart.switchboard import Expected, Switchboard, TimeLimits
+from fl.nodes.apart.switchboard import Switchboard, TimeLimits
 from fl.nodes.apart.wire import PROTOCOL
 
 LAB = "0" * 64

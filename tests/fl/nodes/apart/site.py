@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -57,6 +57,8 @@ def serve_run(folder: str, port: int, sections: dict[str, Any], out: str, resume
     """What a server's process does, watched by its witness."""
     import fl.run.figures
 
+    # A shell that starts something in the background has it ignore Ctrl-C, and so has all that this starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     write_to(str(Path(folder) / "server.log"))
     watch_server(Path(folder))
     fl.run.figures.draw_run = lambda folder: None
@@ -145,7 +147,9 @@ class Site:
     def signal(self, name: str, number: int) -> None:
         pid = self.processes[name].pid
         if pid is not None and self.processes[name].is_alive():
-            os.kill(pid, number)
+            # It may end by itself at any moment, also between this question and the signal.
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def end_all(self) -> None:
         for name, process in self.processes.items():

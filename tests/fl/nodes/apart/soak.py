@@ -54,6 +54,7 @@ class Soak:
     runs: list[Books] = field(default_factory=list)
     server: BaseProcess | None = None
     held: set[str] = field(default_factory=set)
+    writes: bool = False
     over: bool = False
     moved_at: float = 0.0
     size: int = 0
@@ -82,13 +83,16 @@ class Soak:
                 self.here.start(name)
         if self.server is None or not self.server.is_alive():
             self._server_ended()
-        ledger = self.here.folder / self.books.out / "ledger.jsonl"
-        size = ledger.stat().st_size if ledger.exists() else 0
+        size = self.ledger_size()
         if size != self.size:
             self._moved()
-            self.size = size
+            self.size, self.writes = size, True
         if time.monotonic() > self.moved_at + HANG_S:
             raise AssertionError(f"nothing has moved for {HANG_S:g} s")
+
+    def ledger_size(self) -> int:
+        ledger = self.here.folder / self.books.out / "ledger.jsonl"
+        return ledger.stat().st_size if ledger.exists() else 0
 
     def _moved(self) -> None:
         now = time.monotonic()
@@ -114,6 +118,7 @@ class Soak:
             args=(str(self.here.folder), self.here.port, self.chosen(), out, resume, ANSWER_S),
             daemon=True,
         )
+        self.size, self.writes = self.ledger_size(), False
         self.server.start()
         self.moved_at = self.moved_at or time.monotonic()
 
@@ -198,11 +203,14 @@ class Soak:
         return self.pause(10.0, until=lambda: self.meddler.wires[name].repeats == 0)
 
     def _stop_server(self, number: int) -> bool:
-        # A process that is still being made has nobody yet who could end it with a word.
-        self.pause(30.0, until=_grown(self, 1))
+        # A process that is still being made has nobody yet who could end it with a word: it has once it writes rows.
+        if not self.pause(60.0, until=lambda: self.writes):
+            return False
         if self.server is not None and self.server.pid is not None and self.server.is_alive():
             os.kill(self.server.pid, number)
             self.server.join(60)
+            if self.server.is_alive():
+                raise AssertionError(f"the server has gone on for 60 s after {signal.Signals(number).name}")
             return True
         return False
 

@@ -4,22 +4,25 @@ import logging
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fl.errors import ConfigError
-from fl.nodes.apart.orders import Clock, Enrolled, Leave, Order, ReadClock
+from fl.nodes.apart.admission import Admission, Expected
+from fl.nodes.apart.orders import Again, Begin, Clock, Enrolled, Leave, Order, ReadClock, Train
 from fl.nodes.apart.post import RefusedError
-from fl.nodes.apart.switchboard import AGAIN_S, NodeAbsentError
-from fl.nodes.messages import Check, Sound
-from hardware.radio.errors import LateError
-from tests.fl.nodes.apart.link_world import ThreadNode, begun, world
+from fl.nodes.apart.switchboard import AGAIN_S, NodeAbsentError, Switchboard
+from fl.nodes.apart.wire import Prepacked, pack
+from fl.nodes.messages import Check, Sent, Sound
+from hardware.radio.errors import HardwareError, LateError
+from tests.fl.nodes.apart.link_world import BEGIN, ThreadNode, World, begun, world
 from tests.fl.nodes.apart.test_wire import malformed
 
 
-def clock(order: Order) -> Clock:
-    return Clock(order.counter, 0)
+def clock(order: Order) -> Clock | None:
+    return None if isinstance(order.message, Leave | Check) else Clock(order.counter, 0)
 
 
 def test_nodes_are_asked_and_answer_in_the_order_of_the_question(tmp_path: Path) -> None:
@@ -61,6 +64,106 @@ def test_an_order_that_is_said_again_is_done_once(tmp_path: Path) -> None:
         assert len(one.obeyed) == 2
 
 
+def heard_by(here: World, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What the switchboard says from now on."""
+    said: list[bytes] = []
+    send = Switchboard._send
+
+    def sent(self: Switchboard, route: bytes, content: bytes) -> bool:
+        said.append(content)
+        return send(self, route, content)
+
+    monkeypatch.setattr(Switchboard, "_send", sent)
+    return said
+
+
+def test_a_model_is_packed_once_and_said_once_to_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both nodes train for longer than the server's patience: it asks for their answers, in a few bytes."""
+    packed: list[object] = []
+
+    class Counted(Prepacked):
+        def __init__(self, value: object) -> None:
+            packed.append(value)
+            super().__init__(value)
+
+    def train(order: Order) -> None:
+        if isinstance(order.message, Train):
+            time.sleep(1.5 * AGAIN_S)
+
+    monkeypatch.setattr("fl.nodes.apart.switchboard.Prepacked", Counted)
+    with world(tmp_path) as here:
+        begun(here, ThreadNode("one", train), ThreadNode("two", train))
+        packed.clear()
+        said = heard_by(here, monkeypatch)
+        model = Train(1, np.zeros(100_000, np.float32))
+        here.switchboard.ask_all([("one", model), ("two", model)])
+        assert packed == [model]
+        assert sorted(len(content) > 400_000 for content in said) == [False] * (len(said) - 2) + [True] * 2
+        assert len(said) > 2
+        assert max(len(content) for content in said if len(content) < 400_000) < 200
+
+
+def test_an_order_that_was_lost_is_said_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world(tmp_path, ("one",)) as here:
+        (one,) = begun(here, ThreadNode("one", clock))
+        send, lost = Switchboard._send, [0]
+
+        def losing(self: Switchboard, route: bytes, content: bytes) -> bool:
+            lost[0] += 1
+            return True if lost[0] == 1 else send(self, route, content)
+
+        monkeypatch.setattr(Switchboard, "_send", losing)
+        assert here.switchboard.ask("one", ReadClock()) == Clock(3, 0)
+        assert len(one.obeyed) == 1
+        # Lost, asked for, said again.
+        assert lost[0] == 3
+
+
+@pytest.mark.parametrize("answer", [None, 7, "Decision", Sent(1), (1.0, 2.0)], ids=str)
+def test_an_answer_to_something_else_is_refused_by_name(tmp_path: Path, answer: object) -> None:
+    """It is a message, and well formed: a server that took it for what it asked for would fall over it."""
+    with world(tmp_path) as here:
+        begun(here, ThreadNode("one", lambda order: answer), ThreadNode("two", clock))
+        with pytest.raises(HardwareError, match="'one' has answered ReadClock with"):
+            here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())])
+        assert here.switchboard.ask("two", ReadClock()) == Clock(4, 0)
+
+
+def test_answers_that_nobody_waits_for_are_not_kept(tmp_path: Path) -> None:
+    with world(tmp_path, ("one",)) as here:
+        begun(here, ThreadNode("one", clock))
+        here.switchboard.ask("one", ReadClock())
+        node = here.switchboard.nodes["one"]
+        # Each of these is answered, for the second to the twentieth time.
+        for _ in range(20):
+            here.switchboard._send(node.route, pack(Again(node.session, node.counter)))
+        assert here.switchboard.ask("one", ReadClock()) == Clock(4, 0)
+        assert here.switchboard._open == {}
+
+
+def test_where_one_is_not_there_nobody_is_asked(tmp_path: Path) -> None:
+    with world(tmp_path) as here:
+        one, _ = begun(here, ThreadNode("one", clock), ThreadNode("two", clock))
+        here.switchboard.nodes["two"].begun = False
+        with pytest.raises(NodeAbsentError, match="'two' is not there"):
+            here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())])
+        here.switchboard.ask("one", Check())
+        assert [type(order.message) for order in one.obeyed] == [Check]
+
+
+def test_strangers_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "airdp"):
+        admission = Admission(Expected({"one": "client"}, {b"k" * 40: "one"}, ""))
+        for number in range(1000):
+            assert not admission.callback("", str(number).encode().zfill(40))
+    assert [record.getMessage().rpartition("(")[2] for record in caplog.records[1:4]] == [
+        "2 times by now)",
+        "4 times by now)",
+        "8 times by now)",
+    ]
+    assert len(caplog.records) == 10
+
+
 def test_old_orders_and_orders_of_another_session_are_not_done(tmp_path: Path) -> None:
     with world(tmp_path, ("one",)) as here:
         (one,) = begun(here, ThreadNode("one", clock))
@@ -69,7 +172,7 @@ def test_old_orders_and_orders_of_another_session_are_not_done(tmp_path: Path) -
         node = here.switchboard.nodes["one"]
         for stale in (done, Order("run", "0" * 32, 1, 0, 99, "", ReadClock())):
             for _ in range(20):
-                here.switchboard._send(node.route, stale)
+                here.switchboard._send(node.route, pack(stale))
         # Answered after all of those have arrived.
         here.switchboard.ask("one", ReadClock())
         assert [order.counter for order in one.obeyed] == [3, 4]
@@ -87,23 +190,27 @@ def test_a_key_that_is_not_listed_is_refused_and_the_others_go_on(
         assert here.switchboard.ask("one", ReadClock()).now_sample > 0
 
 
-def test_a_server_without_the_expected_key_is_not_spoken_to(tmp_path: Path) -> None:
-    with world(tmp_path, ("one",)) as here:
+def test_a_server_without_the_expected_key_is_not_spoken_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It hangs up several times a second: that is said once."""
+    with caplog.at_level(logging.WARNING, "airdp"), world(tmp_path, ("one",)) as here:
         node = here.join(ThreadNode("one"), server="stranger")
         with pytest.raises(NodeAbsentError, match="'one' did not join"):
             here.switchboard.gather(1.5)
-        assert node.obeyed == []
+        assert (node.obeyed, node.lost) == ([], 0)
+        assert caplog.text.count("is the server's public key here its own?") == 1
+        assert "is gone" not in caplog.text
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"name": "two"}, "calls itself 'two'"),
+        ({"name": "two\nall is well"}, r"calls itself 'two\nall is well'"),
         ({"protocol": 0}, "speaks protocol 0"),
-        ({"role": "jammer"}, "is a jammer"),
+        ({"role": "jammer"}, "is a 'jammer'"),
         ({"lab_sha256": "1" * 64}, "another lab"),
     ],
-    ids=["a copied name", "an old protocol", "another role", "another lab"],
+    ids=["a copied name", "a name of two lines", "an old protocol", "another role", "another lab"],
 )
 def test_a_node_that_is_not_what_it_says_is_refused(tmp_path: Path, changes: dict[str, object], reason: str) -> None:
     with world(tmp_path) as here:
@@ -144,6 +251,30 @@ def test_a_node_that_starts_anew_is_told_of_the_run_before_anything_else(tmp_pat
         here.switchboard.ready()
         assert again.runs == ["run"]
         assert here.switchboard.ask("one", ReadClock()) == Clock(3, 0)
+
+
+def test_a_node_that_starts_anew_while_others_are_told_is_told_again(tmp_path: Path) -> None:
+    """It had answered, and knows nothing of that any more."""
+    with world(tmp_path) as here:
+        one, two = ThreadNode("one", clock), ThreadNode("two", clock)
+        for node in (one, two):
+            here.join(node)
+        here.switchboard.gather(15.0)
+        here.switchboard.enrol("")
+        session = here.switchboard.nodes["one"].session
+        ask_all = here.switchboard.ask_all
+
+        def asked(what: list[tuple[str, Any]]) -> list[Any]:
+            answers = ask_all(what)
+            if what and isinstance(what[0][1], Begin) and here.switchboard.nodes["one"].session == session:
+                here.join(ThreadNode("one", clock))
+                here.pump(lambda: here.switchboard.nodes["one"].session != session)
+            return answers
+
+        here.switchboard.ask_all = asked  # type: ignore[assignment,method-assign]
+        with pytest.raises(NodeAbsentError, match="'one' has started anew"):
+            here.switchboard.begin("run", BEGIN)
+        assert not here.switchboard.nodes["one"].begun
 
 
 def test_a_node_that_comes_back_with_other_data_is_refused(tmp_path: Path) -> None:

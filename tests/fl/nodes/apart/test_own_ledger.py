@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fl.errors import LedgerError, PrivacyError
-from fl.nodes.apart.own_ledger import PERMITS, Budget, OwnLedger, Promise
+from fl.nodes.apart.own_budget import Budget
+from fl.nodes.apart.own_ledger import PERMITS, OwnLedger, Promise
 from fl.privacy.accountant import Accountant
 from fl.privacy.conditions import JammerTrust, View
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
@@ -33,7 +34,7 @@ def mechanism(uplink: int = 1, **changes: object) -> RoundMechanism:
     planned = RoundMechanism(
         uplink=uplink,
         received_gains=(1.02, 1.01),
-        sigma=0.01,
+        sigma=0.2,
         sigma_origin=SigmaOrigin.MEASURED,
         record_bounded=False,
         clip_norm=0.5,
@@ -42,13 +43,17 @@ def mechanism(uplink: int = 1, **changes: object) -> RoundMechanism:
         jammer_gain=1.0,
         noise_std_real=0.0006,
         view=View.SAMPLES,
-        bounds=(("noise", 1e-9),),
+        bounds=(("noise", 1e-9), ("client gains", 2e-9)),
     )
     return dataclasses.replace(planned, **changes)  # type: ignore[arg-type]
 
 
+def few(senders: int, jams: bool) -> float:
+    return (senders + 1) * 1e-9 if jams else 1.0
+
+
 def promise(uplink: int = 1, gain_upper: float = 1.01) -> Promise:
-    return Promise(uplink, gain_upper, 0.5, record_bounded=False)
+    return Promise(uplink, gain_upper, 0.0, 0.5, record_bounded=False, alpha_u=0.1, noise_std_real=0.0006, bounds=few)
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ def permit(server: Ledger, planned: RoundMechanism) -> str:
 
 
 def own(tmp_path: Path, epsilon: float = math.inf) -> OwnLedger:
-    return OwnLedger(tmp_path / "own", HEADER, PLACE, Budget(epsilon, Accountant.EXACT))
+    return OwnLedger(tmp_path / "own", HEADER, PLACE, Budget(epsilon), Accountant.EXACT)
 
 
 def test_a_row_allows_one_transmission_and_is_on_disk_before_it(tmp_path: Path, server: Ledger) -> None:
@@ -113,6 +118,12 @@ def test_a_cut_off_line_of_used_rows_is_no_hindrance_and_damage_is(tmp_path: Pat
         ({"clip_norm": 0.4}, "another clip norm"),
         ({"record_bounded": True}, "another way of clipping"),
         ({"view": View.CELLS}, "a weaker adversary"),
+        ({"alpha_u": 0.05}, "another common factor"),
+        ({"noise_std_real": 0.0007}, "more noise of its receiver"),
+        ({"sigma": 0.21}, "more noise than its parts"),
+        ({"bounds": (("noise", 1e-9),)}, "less than its bounds may fail"),
+        ({"bounds": ()}, "less than its bounds may fail"),
+        ({"bounds": None}, "less than its bounds may fail"),
     ],
 )
 def test_a_row_that_charges_less_than_is_sent_is_refused(
@@ -122,6 +133,13 @@ def test_a_row_that_charges_less_than_is_sent_is_refused(
     with pytest.raises(PrivacyError, match=said):
         ledger.authorise(permit(server, mechanism(**changes)), promise())  # type: ignore[arg-type]
     assert read_ledger(tmp_path / "own" / "ledger.jsonl").authorised == 0
+
+
+def test_a_gain_that_is_no_number_is_no_gain(tmp_path: Path, server: Ledger) -> None:
+    """A server that announces a channel of NaN must not get away with a row that charges next to nothing."""
+    row = permit(server, mechanism(received_gains=(1.02, 1e-9)))
+    with pytest.raises(PrivacyError, match="a gain of 1e-09"):
+        own(tmp_path).authorise(row, promise(gain_upper=math.nan))
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "null\n", "[" * 5000 + "\n", '{"hash":"0"}\n'])
@@ -155,6 +173,49 @@ def test_the_clients_own_budget_is_kept_whatever_the_server_says(tmp_path: Path,
     assert careful.epsilon() == pytest.approx(spent)
 
 
+def spent_on_one(tmp_path: Path, server: Ledger, budget: Budget, header: LedgerHeader = HEADER) -> float:
+    """Own epsilon after one uplink, in a state of its own."""
+    ledger = OwnLedger(tmp_path / "own", header, PLACE, budget, Accountant.EXACT)
+    ledger.authorise(permit(server, mechanism()), promise())
+    ledger.settle(read_hash(server), json.dumps(mechanism().to_json()))
+    spent = ledger.epsilon()
+    ledger.close()
+    return spent
+
+
+def test_all_runs_of_a_state_count_against_one_budget(tmp_path: Path, server: Ledger) -> None:
+    """A server that begins another run, under another config, does not begin another budget."""
+    one = spent_on_one(tmp_path / "alone", server, Budget())
+    state = tmp_path / "state"
+    first = OwnLedger(state / "first", HEADER, PLACE, Budget(1.2 * one), Accountant.EXACT)
+    first.authorise(permit(server, mechanism()), promise())
+    first.settle(read_hash(server), json.dumps(mechanism().to_json()))
+    first.close()
+    another = dataclasses.replace(HEADER, config_sha256="1" * 64, delta=0.5)
+    second = OwnLedger(state / "second", another, PLACE, Budget(1.2 * one), Accountant.EXACT)
+    assert second.epsilon() == pytest.approx(one)
+    with pytest.raises(PrivacyError, match="all its runs together"):
+        second.authorise(permit(server, mechanism()), promise())
+    (state / "first" / "ledger.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(LedgerError):
+        OwnLedger(state / "third", another, PLACE, Budget(100.0), Accountant.EXACT)
+    # Who limits nothing is not kept from taking part.
+    OwnLedger(state / "fourth", another, PLACE, Budget(), Accountant.EXACT).close()
+
+
+def test_delta_and_claim_of_a_budget_are_the_clients_own(tmp_path: Path, server: Ledger) -> None:
+    """Whatever delta and label the server's config has."""
+    loose = dataclasses.replace(HEADER, delta=0.5)
+    as_run = spent_on_one(tmp_path / "a", server, Budget())
+    assert spent_on_one(tmp_path / "b", server, Budget(), loose) == as_run
+    assert spent_on_one(tmp_path / "c", server, Budget(delta=1e-3)) < as_run
+    assert spent_on_one(tmp_path / "d", server, Budget(neighbours=Neighbours.REPLACE_ONE)) > as_run
+    assert spent_on_one(tmp_path / "e", server, Budget(label=Label.CLIENT)) > 100 * as_run
+    assert spent_on_one(tmp_path / "f", server, Budget(label=Label.RECORD)) == math.inf
+    # Bounds that may fail more often than delta allows leave nothing.
+    assert spent_on_one(tmp_path / "g", server, Budget(delta=2e-9)) == math.inf
+
+
 def read_hash(server: Ledger) -> str:
     return str(json.loads(server.last_line)["hash"])
 
@@ -163,7 +224,13 @@ def test_an_account_is_taken_over_once_and_never_for_less(tmp_path: Path, server
     ledger, row = own(tmp_path), permit(server, mechanism())
     ledger.authorise(row, promise())
     charged = ledger.epsilon()
-    for less in (mechanism(received_gains=(1.02, 0.5)), mechanism(sigma=0.02)):
+    for less in (
+        mechanism(received_gains=(1.02, 0.5)),
+        mechanism(sigma=0.21),
+        mechanism(record_bounded=True),
+        mechanism(bounds=()),
+        mechanism(clip_norm=5.0),
+    ):
         with pytest.raises(PrivacyError, match="accounts for less"):
             ledger.settle(read_hash(server), json.dumps(less.to_json()))
     assert ledger.epsilon() == charged

@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl.errors import ConfigError
+from fl.errors import ConfigError, RunFolderError
 from fl.nodes.apart.comparison import compare
+from fl.nodes.apart.keys import make_keys
+from fl.nodes.apart.own_budget import Budget
 from fl.privacy.ledger import read_ledger
+from fl.processes.node import run_node
+from fl.processes.settings import NodeSettings
 from fl.run import run
 from fl.run.course.metrics import UplinkMetrics
 from fl.run.course.result import FINISHED
+from fl.run.folder import RunFolder, locked
+from fl.run.replay import replay
+from hardware.lab.model import Role
 from tests.conftest import Outcome
 from tests.fl.nodes.apart.site import SERVED, Site, lab_of, sections, site
 from tests.fl.nodes.small_runs import rows_of
@@ -38,7 +45,7 @@ def test_the_model_is_that_of_a_run_in_one_process_bit_for_bit(tmp_path: Path, c
     alone = run({**chosen, "radio": {**chosen["radio"], **one_process}}, tmp_path / "alone")
     with site(tmp_path) as here:
         here.start_all()
-        result = here.run(chosen)
+        result = here.run(sections(radio={"record": "all"}))
         assert (result.status, result.transmissions_charged) == (FINISHED, 3)
         assert result.model_sha256 == alone.model_sha256
         # Bounds are computed in double precision by each process for itself.
@@ -57,6 +64,26 @@ def test_the_model_is_that_of_a_run_in_one_process_bit_for_bit(tmp_path: Path, c
         compared = json.loads(said.out)["against"]
         assert [one["client"] for one in compared] == [0, 1]
         assert all(one["own_loss"] == pytest.approx(one["server_loss"]) for one in compared)
+    # What the server's radio received is kept, and says the same once more without any node.
+    played = replay(RunFolder(tmp_path / "run"))
+    assert (len(played.attempts), played.same, played.model) == (3, True, True)
+
+
+def test_two_processes_do_not_share_a_state(tmp_path: Path) -> None:
+    lab = lab_of(2, tmp_path)
+    for name in ("ps", "client-1"):
+        make_keys(tmp_path / "keys", name)
+    (tmp_path / "state").mkdir()
+    settings = NodeSettings(
+        lab, "client-1", Role.CLIENT, "tcp://127.0.0.1:1", tmp_path / "keys", tmp_path / "state", give_up_s=5.0
+    )
+    with locked(RunFolder(tmp_path / "state")), pytest.raises(RunFolderError, match="another process"):
+        run_node(settings)
+
+
+def test_what_others_send_cannot_be_recorded(tmp_path: Path) -> None:
+    with site(tmp_path) as here, pytest.raises(ConfigError, match="need all nodes in one process"):
+        here.run(sections(radio={"record": "all", "record_sent": True}))
 
 
 def test_a_client_that_is_killed_and_comes_back_is_part_of_the_run_again(tmp_path: Path) -> None:
@@ -100,7 +127,7 @@ def test_a_server_that_ends_is_waited_for_and_the_run_goes_on(tmp_path: Path) ->
 
 def test_a_client_refuses_beyond_its_own_budget(tmp_path: Path) -> None:
     with site(tmp_path) as here:
-        here.changes["client-1"] = {"budget_epsilon": 1e-3}
+        here.changes["client-1"] = {"budget": Budget(1e-3)}
         here.start_all()
         with pytest.raises(Exception, match="above its budget"):
             here.run(sections())

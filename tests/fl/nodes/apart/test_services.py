@@ -2,6 +2,9 @@
 
 import argparse
 import configparser
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,19 @@ def test_a_containers_command_is_one(name: str) -> None:
     assert "ps.key" in mounted
     if name == "server":
         assert {f"{other}.key" for other in COMPOSE if other != "server"} <= mounted
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """All but where airdp is installed, which is not where the example says."""
+    unit = tmp_path / "airdp-node@.service"
+    text = (SERVICES / unit.name).read_text()
+    unit.write_text(text.replace("/opt/airdp/.venv/bin/airdp", sys.executable))
+    verified = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    unit.write_text(text.replace("RestartPreventExitStatus=2", "RestartPreventExitStatus=two"))
+    again = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert "Failed to parse value, ignoring: two" in again.stderr
 
 
 def test_the_units_command_is_one() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fl.nodes.apart import orders
 from fl.nodes.apart.orders import KINDS, Begin, Order, Train
-from fl.nodes.apart.wire import WireError, pack, unpack
+from fl.nodes.apart.wire import Prepacked, WireError, pack, pack_around, unpack
 from fl.nodes.messages import Announcement, FlatChannel, SoundedChannel, Transmit
 from phy.numerology import Numerology
 
@@ -79,6 +79,38 @@ def test_values_that_a_class_refuses_are_refused() -> None:
         unpack(pack(broken), KINDS)
 
 
+def test_what_was_packed_before_is_the_same_message() -> None:
+    whole = MESSAGES[0]
+    assert same(unpack(pack_around(whole, "message", Prepacked(whole.message)), KINDS), whole)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"is": "Decision", "backoff": math.nan},
+        {"is": "Decision", "gain_upper": math.nan},
+        {"is": "Decision", "gain_upper": math.inf},
+        {"is": "Decision", "backoff": 0.5},
+        {"is": "Decision", "phase_error_rad": math.nan},
+        {"is": "Circuits", "step": math.nan, "image": 0.0},
+        {"is": "Circuits", "step": 0.1, "image": -1.0},
+        {"is": "JammingDecision", "alpha": math.inf, "gain_lower": 1.0},
+        {"is": "JammingDecision", "alpha": 1.0, "gain_lower": 0.0},
+        {"is": "Enrolled", "samples": -1, "coordinates": 1},
+        {"is": "Rounding", "distance": math.nan, "delta": 0.0},
+        {"is": "Rounding", "distance": 0.0, "delta": -1e-9},
+    ],
+    ids=str,
+)
+def test_numbers_that_nothing_leads_to_are_refused(fields: dict[str, Any]) -> None:
+    """NaN compares with nothing, so a check that asks whether it is too small would let it pass."""
+    honest = {"backoff": 1.0, "gain_upper": 1.0, "csi_error": 0.0, "phase_error_rad": 0.0, "timing_error": 0.0}
+    exact = {"rounding": {"is": "Rounding", "distance": 0.0, "delta": 0.0}}
+    made = {**honest, **exact, **fields} if fields["is"] == "Decision" else fields
+    with pytest.raises(WireError, match="cannot have"):
+        unpack(pack(made), KINDS)
+
+
 def malformed(rng: np.random.Generator, count: int) -> list[bytes]:
     """Random bytes, and messages with bytes changed, cut, doubled or put in."""
     whole = [pack(message) for message in MESSAGES]
@@ -127,15 +159,23 @@ def test_no_field_of_what_a_client_says_depends_on_its_data() -> None:
     public = {
         "Hello": {"protocol", "version", "name", "role", "lab_sha256", "boot"},
         "Alive": {"session", "state"},
+        "Missing": {"session", "counter"},
         "Done": {"session", "counter", "answer"},
-        "Failed": {"session", "counter", "kind", "text"},
+        "Failed": {
+            "session",
+            "counter",
+            "kind",
+            "text",
+        },  # words that depend on data stay home
         "Enrolled": {"samples", "coordinates"},  # n_i is public in this model, and d is that of the config
         "Clock": {"now_sample", "lead_samples"},
         "CountStatus": {"astray", "unsent_samples", "queue_samples"},
         "BurstSent": {"start_sample", "epoch"},
         "Sent": {"samples"},  # the length of a burst follows from d and the channel's inverse
         "Circuits": {"step", "image"},
-        "Decision": {"backoff", "gain_upper", "csi_error", "phase_error_rad", "timing_error"},  # of the channel alone
+        # Of the channel, and of the converter's step and the burst's length, alone.
+        "Decision": {"backoff", "gain_upper", "csi_error", "phase_error_rad", "timing_error", "rounding"},
+        "Rounding": {"distance", "delta"},
         "JammingDecision": {"alpha", "gain_lower"},
     }
     for name, fields in public.items():

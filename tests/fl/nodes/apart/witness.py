@@ -10,6 +10,7 @@ What is to be done stands in a file of a node's name, as JSON, and is done once:
     {"do": "clock", "wall_s": 1e5, "steady_s": 30}      any: its clocks jump
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -130,7 +131,9 @@ def watch_server(folder: Path) -> None:
     def permitted(self: Switchboard, row: str) -> None:
         what = _armed(folder, "server", "die") if row else {}
         if what:
-            os.kill(what["pid"], signal.SIGKILL)
+            # It may have ended by itself in the meantime, which is the same to the server.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(what["pid"], signal.SIGKILL)
         permit(self, row)
 
     def listened(self: Switchboard, wait_s: float) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fl.errors import RunFolderError
 from fl.nodes.journal.codec import Arrays, decode, differences, encode
-from fl.nodes.messages import Decision, JammingDecision, Sent, Sound
+from fl.nodes.messages import Decision, LevelChange, Sent, Sound
 
 
 def through_json(value: Any) -> Any:
@@ -20,8 +20,8 @@ def through_json(value: Any) -> Any:
 
 @given(st.floats(allow_nan=False))
 def test_numbers_come_back_bit_for_bit(number: float) -> None:
-    back = through_json(JammingDecision(alpha=number, gain_lower=1.0))
-    assert np.float64(back.alpha).tobytes() == np.float64(number).tobytes()
+    back = through_json(LevelChange(gain=number, std=1.0, level=1.0))
+    assert np.float64(back.gain).tobytes() == np.float64(number).tobytes()
 
 
 @pytest.mark.parametrize(

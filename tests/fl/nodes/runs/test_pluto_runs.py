@@ -68,8 +68,10 @@ def drop_once_placed(radio: str) -> Callable[[RadioUplink], None]:
 def test_a_buffer_lost_before_anything_is_sent_costs_nothing(
     tmp_path: Path, bench: Bench, lost: tuple[str, str]
 ) -> None:
+    """A transmitter loses a part of its sounding: what is lost before, while nobody sounds, postpones nothing."""
+    radio, direction = lost
     folder = tmp_path / "run"
-    with before("plan", 2, drop(*lost)):
+    with before("plan", 2, drop(radio, direction) if direction == "rx" else drop_once_placed(radio)):
         result = run(pluto_run(str(bench.lab_file)), folder)
     assert (result.status, result.transmissions_charged) == (FINISHED, PLUTO_UPLINKS)
     assert rows_of(folder) == ["open", *["authorise", "account"] * PLUTO_UPLINKS]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from calibration.noise import NoiseMeasurement, SigmaBound
 from fl.nodes.air_format import POWER_BLOCK, SLOTS_PER_GROUP, AirFormat
 from fl.nodes.link import Link
-from fl.nodes.messages import HearSoundings, MeasureSilence, Sound, SoundedChannel
+from fl.nodes.messages import Check, HearSoundings, MeasureSilence, Sound, SoundedChannel
 
 NoiseCheck = Callable[[NoiseMeasurement], None]
 """Looks at the noise of a silence and raises a `HardwareError` where nobody may send in it."""
@@ -62,5 +62,7 @@ def sound(
         states += heard.states
         block = (planned - air.margin_samples - start_sample) // POWER_BLOCK
         power[block : block + heard.power.size] = heard.power[: power.size - block]
+    # A sounding that left with a gap shows another channel than there is: found now, it costs nothing.
+    link.ask_all([(name, Check()) for name in transmitters])
     end_sample = begin + len(group) * air.slot_samples
     return Soundings(silence.noise, silence.sigma, silence.sigma_everywhere, tuple(states), power, end_sample)
