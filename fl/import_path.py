@@ -19,6 +19,7 @@ import tomli_w
 from pydantic import AfterValidator
 
 from fl.errors import ModelError, UntrustedCodeError
+from phy.errors import AirdpError
 
 PATTERN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
@@ -75,17 +76,25 @@ def portable(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def require_trust(key: str, named: str) -> None:
+    """Raise `UntrustedCodeError` where what is being read comes from a folder that nobody has said to trust.
+
+    key, named: what of its config would run code, or a loader of another package that may unpack some.
+    """
+    origin = _GATE.origin
+    if origin is not None and not _GATE.trusted:
+        raise UntrustedCodeError(
+            f"{origin} names code that would run with your rights: {key} = '{named}'; "
+            "look at it, and add --trust where you know it"
+        )
+
+
 def import_object(key: str, path: str) -> Any:
     """What `path` names. key: that holds it, for errors. Raises `ModelError` that says what failed."""
     package, _, name = path.partition(":")
     if not package or not name:
         raise ModelError(f"{key} is '{path}': expected an import path such as 'my_package.my_module:name'")
-    origin = _GATE.origin
-    if origin is not None and not _GATE.trusted:
-        raise UntrustedCodeError(
-            f"{origin} names code that would run with your rights: {key} = '{path}'; "
-            "look at it, and add --trust where you know it"
-        )
+    require_trust(key, path)
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
@@ -95,8 +104,16 @@ def import_object(key: str, path: str) -> Any:
         return getattr(importlib.import_module(package), name)
     except Exception as error:  # user code may raise anything
         raise ModelError(
-            f"{key} '{path}' cannot be imported: {error}; is its file in the current folder ({here}) or on PYTHONPATH?"
+            f"{key} '{path}' cannot be imported: {_reason(error)}; is its file in the current folder ({here}) or on "
+            "PYTHONPATH?"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Its text, with its kind where that is needed to understand it: a KeyError's text is the key alone."""
+    if isinstance(error, AirdpError | ImportError | AttributeError | SyntaxError | TypeError | ValueError):
+        return str(error) or type(error).__name__
+    return f"{type(error).__name__}: {error}"
 
 
 def build(key: str, path: str, arguments: Mapping[str, Any], kind: type | None = None) -> Any:
@@ -113,4 +130,4 @@ def build(key: str, path: str, arguments: Mapping[str, Any], kind: type | None =
     try:
         return factory(**arguments)
     except Exception as error:  # user code may raise anything
-        raise ModelError(f"{key} '{path}' cannot be built with {dict(arguments)}: {error}") from error
+        raise ModelError(f"{key} '{path}' cannot be built with {dict(arguments)}: {_reason(error)}") from error

@@ -4,6 +4,7 @@ A loss takes a model's outputs (n, k) and the targets, int64 labels (n,) or floa
 n samples, as those of torch.nn.functional do.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -46,19 +47,26 @@ def check_loss(loss: Loss, name: str, outputs: torch.Tensor, targets: torch.Tens
     alone, so a loss that looks at several samples at once would train something else than what it says.
     """
     outputs = outputs.detach().requires_grad_(True)
+    one_number = "one finite number, a mean over the samples that depends on the outputs"
     try:
-        value = loss(outputs, targets)
+        with warnings.catch_warnings():
+            # torch warns of shapes that broadcast, and the error below says it all.
+            warnings.simplefilter("ignore")
+            value: object = loss(outputs, targets)
+        if not isinstance(value, torch.Tensor) or value.shape != ():
+            made = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+            raise ModelError(f"local.loss '{name}' gave {made}: expected {one_number}")
         value.backward()
         single = torch.stack([loss(outputs[j : j + 1], targets[j : j + 1]).detach() for j in range(len(targets))])
+    except ModelError:
+        raise
     except Exception as error:  # user code may raise anything
         raise ModelError(
             f"local.loss '{name}' does not take outputs {tuple(outputs.shape)} and targets {targets.dtype} "
             f"{tuple(targets.shape)}: {error}"
         ) from error
-    if value.shape != () or outputs.grad is None or not bool(torch.isfinite(value)):
-        raise ModelError(
-            f"local.loss '{name}' gave {tuple(value.shape)} numbers: expected one, finite, which depends on the outputs"
-        )
+    if outputs.grad is None or not bool(torch.isfinite(value)):
+        raise ModelError(f"local.loss '{name}' gave {float(value.detach()):g} on two samples: expected {one_number}")
     value = value.detach()
     if by_sample and not torch.allclose(single.mean(), value, rtol=_TOLERANCE, atol=1e-6):
         raise ModelError(

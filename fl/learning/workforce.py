@@ -15,6 +15,8 @@ from typing import Self, TypeVar
 import torch
 from threadpoolctl import ThreadpoolController
 
+from fl.learning.memory import keep_freed_memory
+
 Result = TypeVar("Result")
 
 _AHEAD = 3
@@ -53,6 +55,7 @@ class Workforce:
 
     def __enter__(self) -> Self:
         """Threads start when there is work for them."""
+        keep_freed_memory()
         self._blas = ThreadpoolController().select(user_api="blas").limit(limits=1)
         if self._workers > 1:
             self._pool = ThreadPoolExecutor(

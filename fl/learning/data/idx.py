@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import DataError
+from hardware.foundation.documents import DocumentError, open_regular
 
 _UNSIGNED_BYTE = 0x08
 _IMAGES_PER_READ = 8192
@@ -25,7 +26,7 @@ def read_labels(path: Path) -> NDArray[np.uint8]:
     """All labels (n,) of an idx1 file."""
     with _opened(path) as stream:
         (count,) = _read_header(stream, path, dimensions=1)
-        values = np.frombuffer(stream.read(), dtype=np.uint8)
+        values = np.frombuffer(stream.read(count + 1), dtype=np.uint8)
     if len(values) != count:
         raise DataError(f"{path} holds {len(values)} labels but its header says {count}; {_GET_AGAIN}")
     return values
@@ -58,9 +59,9 @@ def read_images(path: Path, keep: NDArray[np.bool_], shape: tuple[int, int]) -> 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     try:
-        with cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as stream:
-            yield stream
-    except (OSError, EOFError, zlib.error) as error:
+        with open_regular(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
+            yield cast(IO[bytes], unpacked) if path.suffix == ".gz" else file
+    except (OSError, DocumentError, EOFError, zlib.error) as error:
         raise DataError(f"{path} cannot be read as an IDX file ({error}); {_GET_AGAIN}") from error
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import DataError
-from fl.import_path import build
+from fl.import_path import build, require_trust
 from fl.learning.data.dataset import Dataset, FloatArray, IntArray, Targets, held_out_count, stratified_choice
 from hardware.foundation.arrays import read_arrays
 from hardware.foundation.documents import DocumentError
@@ -54,7 +54,11 @@ def call_function(path: str, arguments: Mapping[str, Any]) -> Arrays | Dataset:
 
 
 def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arrays:
-    """The set `torchvision.datasets.<name>`, from the folder `root`; nothing is downloaded unless arguments say so."""
+    """The set `torchvision.datasets.<name>`, from the folder `root`; nothing is downloaded unless arguments say so.
+
+    Some of its classes read pickles, which are code, and write where `root` says: not for a stranger's config.
+    """
+    require_trust("data.set", f"torchvision:{name}")
     try:
         from torchvision import datasets
     except Exception as error:  # one that was built for another torch fails as it likes
@@ -63,7 +67,7 @@ def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arra
             f"installed torch ({type(error).__name__}: {error}): pip install torchvision, or give the data as an .npz"
         ) from error
     kind = getattr(datasets, name, None)
-    if kind is None:
+    if not isinstance(kind, type):
         raise DataError(f"torchvision has no data set '{name}': see torchvision.datasets for what it has")
     takes = inspect.signature(kind).parameters
     given = {**({"root": root} if "root" in takes and root else {}), **arguments}
@@ -76,7 +80,8 @@ def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arra
         pools = [_collected(kind(**given, **half)) for half in halves]
     except Exception as error:  # torchvision raises whatever its files make it raise
         raise DataError(
-            f"torchvision:{name} with {given} cannot be loaded: {error}; set data.path to its folder"
+            f"torchvision:{name} with {given} cannot be loaded: {error}; set data.path to its folder (and "
+            "data.arguments = { download = true } where there is internet)"
         ) from error
     return dict(zip(NAMES, (array for pool in pools for array in pool), strict=False))
 
@@ -87,12 +92,13 @@ def load_huggingface(folder: Path, arguments: Mapping[str, Any]) -> Arrays:
     arguments: names of the columns (x, y, client) where they are not image, label and client, and of the splits (train,
     test).
     """
+    require_trust("data.set", "huggingface")
     try:
         import datasets
     except Exception as error:  # its pyarrow may not go with the installed numpy
         raise DataError(
             f"data.set = 'huggingface' needs the package datasets ({type(error).__name__}: {error}): pip install "
-            "datasets, or give the data as an .npz"
+            "datasets 'pyarrow<26' 'numpy<2', or give the data as an .npz"
         ) from error
     unknown = arguments.keys() - {"x", "y", "client", "train", "test"}
     if unknown:
@@ -157,7 +163,7 @@ def dataset_of(
         owners = _all_kept(name, owners, train)
     if test_x.shape[1:] != x.shape[1:]:
         raise DataError(f"{name}: test samples have shape {test_x.shape[1:]}, training samples {x.shape[1:]}")
-    classes = max(int(targets.max()), int(test_y.max())) + 1 if targets.ndim == 1 else targets.shape[1]
+    classes = _classes(name, targets, test_y)
     shape = x.shape[1:] or (1,)
     return Dataset(
         name, _flat(x[train]), targets[train], _flat(test_x), test_y, max(classes, len(names)), shape, owners
@@ -193,6 +199,21 @@ def _targets(name: str, y: NDArray[Any], names: list[str]) -> Targets:
     raise DataError(
         f"{name}: y is {y.dtype} {y.shape}, expected labels (n,), in whole numbers or names, or numbers (n, k)"
     )
+
+
+def _classes(name: str, targets: Targets, test_y: Targets) -> int:
+    """Outputs that a model needs: one for each label from 0 to the largest, or for each target."""
+    if targets.ndim != 1 or not len(test_y):
+        return int(targets.max()) + 1 if targets.ndim == 1 else targets.shape[1]
+    largest, samples = max(int(targets.max()), int(test_y.max())), len(targets)
+    if largest == int(targets.min()) == 0:
+        raise DataError(f"{name}: all labels are 0, expected at least two classes; floats are numbers to predict")
+    if largest >= samples:
+        raise DataError(
+            f"{name}: a label is {largest}, among {samples} samples: expected whole numbers from 0 on, one for each "
+            "class; renumber them, or give names"
+        )
+    return largest + 1
 
 
 def _owners(name: str, client: NDArray[Any] | None, samples: int) -> IntArray | None:

@@ -121,6 +121,16 @@ def import_algorithm(path: str, arguments: Mapping[str, Any]) -> Algorithm:
     return made
 
 
+def check_algorithm(algorithm: Algorithm, start: Vector) -> None:
+    """Try a step with an aggregate of zeros, before anything is sent and charged; raises `ModelError`."""
+    after = advance(algorithm, ServerState(start.copy()), np.zeros_like(start), 1)
+    if not np.isfinite(after.model).all():
+        raise ModelError(
+            f"the step of {type(algorithm).__name__} turned a sum of zeros into a model that is not finite: it may "
+            "divide by zero; nothing was sent"
+        )
+
+
 def advance(algorithm: Algorithm, state: ServerState, aggregate: Vector, uplink: int) -> ServerState:
     """One step, and what it returned is a state that a run can go on from; raises `ModelError` where it is not."""
     name = type(algorithm).__name__

@@ -9,7 +9,7 @@ import sympy  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from fl.errors import ConfigError
-from fl.learning.convergence import TERMS, Bound, Constants, Form, UplinkRecord, convergence_bound
+from fl.learning.theory.convergence import TERMS, Bound, Constants, Form, UplinkRecord, convergence_bound
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from torch.autograd.functional import hessian
 from torch.func import functional_call
 
 from fl.errors import ModelError
-from fl.learning.curvature import hessian_extremes, lanczos_extremes, loss_and_gradient
 from fl.learning.model import MLP, build_mlp, flatten, unflatten_into
+from fl.learning.theory.curvature import hessian_extremes, lanczos_extremes, loss_and_gradient
 from fl.learning.trainer import ClientData
 
 pytestmark = pytest.mark.usefixtures("one_thread")

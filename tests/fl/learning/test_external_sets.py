@@ -62,7 +62,7 @@ def test_torchvision_reads_files_of_cifar(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.filterwarnings("ignore")  # of pyarrow and its users
 def test_huggingface_reads_what_save_to_disk_wrote(tmp_path: Path) -> None:
-    datasets = package("datasets", "pip install datasets, in an environment with numpy 2")
+    datasets = package("datasets", "pip install datasets 'pyarrow<26' 'numpy<2'")
     image = package("PIL.Image", "pip install pillow")
     rng = np.random.default_rng(1)
     pixels = rng.integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
