@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.nodes.air_format import AirFormat
-from fl.nodes.radio_uplink import RadioRules
+from fl.nodes.coordinated import RadioRules
 from fl.uplink.alpha_u import ForNoise, PowerSettings
 from fl.uplink.jammer import JammerRole, JammerSettings
 

@@ -92,7 +92,7 @@ def eps_guesses(guesses: Guesses, delta: float, alpha: float = LEVEL) -> float:
     false_positive = rate_upper(guesses.false_alarms, guesses.outside, alpha / 2)
     false_negative = rate_upper(guesses.missed, guesses.inside, alpha / 2)
     ratios = ((1.0 - false_negative - delta) / false_positive, (1.0 - false_positive - delta) / false_negative)
-    return max(0.0, *(math.log(ratio) for ratio in ratios if ratio > 0.0))
+    return max([0.0, *(math.log(ratio) for ratio in ratios if ratio > 0.0)])
 
 
 def p_one_run(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:

@@ -21,7 +21,8 @@ from fl.audit.separation import Separation, composite_factor, update_operator
 from fl.audit.watch import Watched, watching
 from fl.errors import ConfigError
 from fl.nodes.air_format import AirFormat
-from fl.nodes.radio_uplink import RadioRules, RadioUplink
+from fl.nodes.coordinated import RadioRules
+from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.clipping import clip_update
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.target import PrivacyTarget

@@ -287,7 +287,9 @@ class _Attacker:
             directions = directions.followed(seen.clients[name], self._path(name), capture)
         window = directions.window
         inside = slice(window.start_sample, window.start_sample + window.count)
-        ratios = mechanism.noise_ratios(self.sizes, Label.CLIENT, Neighbours.ZERO_OUT)
+        # Gain and noise are under attack. What a whole client is charged for rounding would hide a lie about them.
+        linear = replace(mechanism, rounding=0.0)
+        ratios = linear.noise_ratios(self.sizes, Label.CLIENT, Neighbours.ZERO_OUT)
         return _Trial(
             present=present,
             samples=directions.statistics(seen.samples, CLIP_NORM * amounts),

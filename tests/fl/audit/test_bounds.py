@@ -77,6 +77,7 @@ def test_guessing_the_wrong_way_round_is_not_evidence() -> None:
     wrong = Guesses(inside=1000, outside=1000, missed=900, false_alarms=900)
     assert mu_guesses(wrong) == 0.0
     assert eps_guesses(wrong, DELTA) == 0.0
+    assert eps_guesses(Guesses(inside=1, outside=1, missed=1, false_alarms=1), DELTA) == 0.0
     assert mu_mean(np.arange(100.0) - 300.0, np.arange(100.0)) == 0.0
     assert eps_one_run(1000, 500, 50, DELTA) == 0.0
     assert mu_one_run(1000, 500, 50) == 0.0
