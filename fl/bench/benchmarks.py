@@ -16,6 +16,7 @@ from fl.bench.sync import sync
 from fl.bench.training.cnn_round import cnn_round
 from fl.bench.training.flower_round import flower_round, missing_flower
 from fl.bench.training.local_round import local_round
+from fl.bench.training.pfl_round import missing_pfl, pfl_round
 from fl.bench.training.record_step import missing_opacus, record_step
 from fl.bench.virtual_radios import missing_libiio, virtual_radios
 from fl.bench.virtual_usrps import missing_uhd, virtual_usrps
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "local-round-proximal": Benchmark(partial(local_round, mu=0.1)),
     "cnn-round": Benchmark(cnn_round),
     "flower-round": Benchmark(flower_round, missing_flower),
+    "pfl-round": Benchmark(pfl_round, missing_pfl),
     "record-step": Benchmark(record_step, missing_opacus),
     "paper-uplink": Benchmark(paper_uplink),
     "radio-uplink": Benchmark(radio_uplink),

@@ -1,7 +1,6 @@
 """What the link between nodes costs: all messages of an uplink of ten nodes, over encrypted sockets of this machine."""
 
 import multiprocessing
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from fl.bench.measure import Measurement
+from fl.nodes.apart.admission import Expected
 from fl.nodes.apart.keys import load_keys, load_public, make_keys, public_keys
 from fl.nodes.apart.orders import Begin, Enrol, Enrolled, Hello, Leave, Order, Settle
 from fl.nodes.apart.post import Handlers, Post
-from fl.nodes.apart.switchboard import Expected, Switchboard
+from fl.nodes.apart.switchboard import Switchboard
 from fl.nodes.apart.wire import PROTOCOL
 from fl.nodes.messages import (
     Announcement,
@@ -25,6 +25,7 @@ from fl.nodes.messages import (
     SoundedChannel,
     Transmit,
 )
+from hardware.foundation.scratch import scratch_folder
 from phy.inversion import band_numerology
 from phy.numerology import Numerology
 
@@ -64,6 +65,7 @@ def _one_uplink(board: Switchboard, names: list[str], state: SoundedChannel, upl
     started = time.perf_counter()
     board.place(uplink, 0)
     board.ask_all([(name, Sound(1000)) for name in names])
+    board.ask_all([(name, Check()) for name in names])
     board.ask_all([(name, DescribeCircuits()) for name in names])
     board.ask_all([(name, Announcement(0.1, state, 1000, 100_000, 1e-3, uplink)) for name in names])
     board.permit(_ROW)
@@ -81,14 +83,13 @@ def control_link(repeats: int) -> Measurement:
     state = SoundedChannel(np.ones(bins, np.complex64), np.full(bins, 1e-6), numerology, 0.0, 0.0, 0, 0)
     names = [f"client-{number + 1}" for number in range(NODES)]
     processes = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="airdp-bench-") as folder:
-        keys = Path(folder)
+    with scratch_folder("bench") as keys:
         for name in ("ps", *names):
             make_keys(keys, name)
         expected = Expected(dict.fromkeys(names, "client"), public_keys(keys), "")
         with Switchboard("tcp://127.0.0.1:*", load_keys(keys, "ps"), expected) as board:
             nodes = [
-                processes.Process(target=_serve, args=(board.endpoint, folder, name), daemon=True) for name in names
+                processes.Process(target=_serve, args=(board.endpoint, str(keys), name), daemon=True) for name in names
             ]
             for node in nodes:
                 node.start()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from fl.bench.measure import Measurement, Seconds
 from fl.dashboard.beside import page_beside
@@ -14,6 +13,7 @@ from fl.errors import ConfigError
 from fl.learning.workforce import cores
 from fl.run.config import RunConfig, load_config
 from fl.run.runner import run_experiment
+from hardware.foundation.scratch import scratch_folder
 
 _UPLINKS = 12
 # A browser's end of the socket, without its drawing: that takes the time of whoever looks.
@@ -33,9 +33,9 @@ def live_page(repeats: int) -> Measurement:
     """Uplinks of the shipped config `loopback` with a page that gets 20 frames a second, against the same without."""
     config = load_config("loopback", [f"uplink.stop_after={_UPLINKS}"])
     pairs, processor, frames = [], [], []
-    with TemporaryDirectory(prefix="airdp-") as scratch:
+    with scratch_folder("bench") as scratch:
         for number in range(repeats + 1):
-            folder = Path(scratch) / f"{number}"
+            folder = scratch / f"{number}"
             with _watched(folder / "ours") as rates:
                 ours = _timed(config, folder / "ours")
             without = _timed(config, folder / "reference")

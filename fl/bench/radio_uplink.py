@@ -23,7 +23,8 @@ from fl.bench.measure import Measurement, compare
 from fl.bench.paper_uplink import paper_config
 from fl.learning.workforce import Workforce
 from fl.nodes.air_format import AirFormat
-from fl.nodes.radio_uplink import RadioRules, RadioUplink
+from fl.nodes.coordinated import RadioRules
+from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.clipping import clip_update
 from fl.random_streams import Stream, generator
 from fl.run.runner import run_experiment

@@ -1,11 +1,9 @@
 """Samples that travel through a flowgraph of GNU Radio by ZeroMQ, against ZeroMQ alone."""
 
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +14,7 @@ from fl.bench.gnuradio_side import worker
 from fl.bench.measure import Measurement, compare
 from fl.learning.workforce import cores
 from flowgraphs.errors import FlowgraphError
+from hardware.foundation.scratch import scratch_folder
 from hardware.gnuradio.wire import encode
 
 _HIGH_WATER_MARK = 4
@@ -99,8 +98,8 @@ class SampleRoute:
 @contextmanager
 def zeromq_routes(work: ZeromqWork) -> Iterator[tuple[str, SampleRoute, SampleRoute]]:
     """GNU Radio's version, the route through a flowgraph of it, and one without."""
-    with tempfile.TemporaryDirectory(prefix="airdp-") as name, ExitStack() as stack:
-        addresses = {end: f"ipc://{Path(name) / end}" for end in ("in", "out", "direct")}
+    with scratch_folder("bench", sockets=True) as folder, ExitStack() as stack:
+        addresses = {end: f"ipc://{folder / end}" for end in ("in", "out", "direct")}
         settings = {
             "samples_in": addresses["in"],
             "samples_out": addresses["out"],

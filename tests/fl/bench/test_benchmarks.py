@@ -17,7 +17,7 @@ from tests.conftest import Outcome
 MADE = Measurement("work", "plain", 1.0, 2.0, 0.5, 0.4, 0.6, 7)
 
 
-OTHERS = ("flower-round", "record-step")
+OTHERS = ("flower-round", "pfl-round", "record-step")
 """Whose reference is a package that the set-up does not install."""
 
 
