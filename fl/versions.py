@@ -17,7 +17,9 @@ PACKAGES = (
     "torch",
     "scikit-learn",
     "dp-accounting",
+    "jinja2",
     "matplotlib",
+    "msgpack",
     "rich",
     "pydantic",
     "pyadi-iio",
@@ -26,8 +28,11 @@ PACKAGES = (
     "pyyaml",
     "pyzmq",
     "sigmf",
+    "threadpoolctl",
     "tomli-w",
+    "tornado",
 )
+"""All that airdp needs (its dependencies in pyproject.toml)."""
 _GIT_TIMEOUT_S = 10.0
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from fl.cli.terminal_text import visible
 from fl.startup import ShadowedPackageError, check_one_place
 
 COMMANDS = {
@@ -158,5 +159,5 @@ def _foreign_code(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _refuse(error: Exception) -> int:
-    print(f"airdp: error: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"airdp: error: {visible(' '.join(str(error).split()))}", file=sys.stderr)
     return 2

@@ -3,12 +3,14 @@
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 
+from fl.cli.terminal_text import visible
 from fl.errors import RunFolderError
 from fl.privacy.accountant import Accountant
 from fl.privacy.sensitivity import Label
@@ -16,6 +18,11 @@ from fl.privacy.statement import PrivacyStatement
 
 
 class _Console(Console):
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Text as `visible` has it; what rich itself tells the terminal stays."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
     def on_broken_pipe(self) -> None:
         """The reader has gone: for `fl.cli.main` to see, which knows that this is no failure."""
         raise BrokenPipeError
@@ -37,7 +44,7 @@ def print_json(data: Mapping[str, Any]) -> None:
 
 def plain(line: str) -> None:
     """A line on stderr as it is, at once: for logs, and for what must not be lost behind a bar."""
-    print(line, file=sys.stderr, flush=True)
+    print(visible(line), file=sys.stderr, flush=True)
 
 
 def shown(value: float) -> str:

@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ import psutil
 
 from fl.errors import ConfigError
 from hardware.foundation.child_processes import child_environment
+from hardware.foundation.scratch import scratch_folder
 
 _MARK = "AIRDP_FEDERATION"
 _START_S, _END_S = 120.0, 10.0
@@ -118,7 +118,12 @@ def deployment(clients: int) -> Iterator[Federation]:
 
 @contextmanager
 def _federation(connection: str) -> Iterator[Federation]:
-    home, mark = Path(tempfile.mkdtemp(prefix="airdp-flower-")), secrets.token_hex(16)
+    with scratch_folder("flower") as home:
+        yield from _federation_at(home, connection)
+
+
+def _federation_at(home: Path, connection: str) -> Iterator[Federation]:
+    mark = secrets.token_hex(16)
     address = f"127.0.0.1:{free_port()}"
     said = f'[superlink]\ndefault = "{_CONNECTION}"\n[superlink.{_CONNECTION}]\naddress = "{address}"\n'
     (home / "config.toml").write_text(said + connection.format(home=home) + "\n", encoding="utf-8")
@@ -134,7 +139,6 @@ def _federation(connection: str) -> Iterator[Federation]:
         end_marked(mark)
         for _, process in federation._started:
             process.wait()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def end_marked(mark: str) -> None:

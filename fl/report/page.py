@@ -10,7 +10,7 @@ import tomli_w
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fl.learning.convergence import TERMS
+from fl.learning.theory.convergence import TERMS
 from fl.report.curves import Picture
 from fl.report.power import Quantiles
 from fl.report.privacy import AS_SENT, AT_THE_BOUND, TOLERANCE, PrivacyRow, Span, meanings

@@ -57,20 +57,21 @@ def _sentence(versions: Mapping[str, Any]) -> str:
 
 
 def commands_of(study: Study) -> list[str]:
-    """Command lines; the folder is the one that the report was made from."""
+    """Command lines. Where one reads the folder of the report, a line before it says where it works: the page, which
+    is made to be passed on, does not tell where on a machine that was."""
     folder = study.folder_name
+    here = f"# in the folder that holds {folder}:"
     first = study.filled[0]
     trial = first.trials[0]
     if not study.is_sweep:
-        return [
-            f"{_run_again(trial.config, folder)} --out AGAIN",
-            f"airdp ledger {folder}",
-            f"airdp report {folder}",
-        ]
+        run = f"{_run_again(trial.config, folder)} --out AGAIN"
+        checks = [f"airdp ledger {folder}", f"airdp report {folder}"]
+        return [here, run, *checks] if f"{folder}/config.toml" in run else [run, here, *checks]
     place = f"{folder}/{first.point.slug}/trial-{trial.number:02d}"
     again = [f"airdp sweep {study.name} --trials {study.planned_trials} --out AGAIN"] if _is_shipped(study) else []
     return [
         *again,
+        here,
         f"{_run_again(trial.config, place)} --out AGAIN-1    # one trial",
         f"airdp ledger {place}",
         f"airdp report {folder}",

@@ -54,7 +54,7 @@ def bounds_of(study: Study, on_progress: Callable[[str, float], None]) -> tuple[
 
 
 def _bound(study: Study, curve: Curve, on_progress: Callable[[str, float], None]) -> CurveBound:
-    from fl.learning.convergence import Form
+    from fl.learning.theory.convergence import Form
     from fl.run.bound import bound_of_run, estimate_constants, premises_not_met, what_holds
 
     trial = curve.trials[0]

@@ -31,6 +31,11 @@ class Report:
             paths = []
             for name, content in self.files.items():
                 path = out.parent / name
+                if path.parent.is_symlink():
+                    raise RunFolderError(
+                        f"{path.parent} is a link, which may lead anywhere: remove it, or choose another file with "
+                        "--out"
+                    )
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_atomically(path, content)
                 paths.append(path)
@@ -84,6 +89,8 @@ def _check_place(out: Path) -> None:
     """Refuse now what could not be written at the end."""
     if out.is_dir():
         raise RunFolderError(f"{out} is a folder: give the name of a file with --out")
+    if out.exists() and not out.is_file():
+        raise RunFolderError(f"{out} is not a file, and is not replaced by one: choose another --out")
     parent = next(path for path in out.absolute().parents if path.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise RunFolderError(f"cannot write {out}: {parent} is no folder that can be written to; choose another --out")

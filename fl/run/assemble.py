@@ -18,8 +18,8 @@ from fl.errors import ConfigError
 from fl.learning.settings import LocalMode
 from fl.nodes.air_format import AirFormat
 from fl.nodes.calibrated import CalibrationCheck
-from fl.nodes.coordinator import Coordinator
-from fl.nodes.radio_uplink import RadioRules, RadioUplink, require_suitable
+from fl.nodes.coordinated import CoordinatedUplink, RadioRules
+from fl.nodes.radio_uplink import RadioUplink, require_suitable
 from fl.privacy.liu_simeone import published_target
 from fl.privacy.target import PrivacyTarget
 from fl.random_streams import generator
@@ -49,12 +49,8 @@ class Onlooker(Protocol):
         """The radios are open, and nobody uses them yet."""
         ...
 
-    def attach(self, uplink: RadioUplink) -> None:
+    def attach(self, uplink: CoordinatedUplink) -> None:
         """The uplink on these radios has been made."""
-        ...
-
-    def attach_coordinator(self, coordinator: Coordinator) -> None:
-        """As `attach`, where nodes are apart: what they send is not seen."""
         ...
 
 

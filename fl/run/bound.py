@@ -1,8 +1,9 @@
 """The convergence bound of a run from its folder: constants from the run's model and data, the rest from its record.
 
-The formulae are in `fl.learning.convergence`. Constants that are not given are estimated: the run's parts are made
-again from its config, and gradients and Hessians of every client are taken at a few points around the run's course.
-A largest value over a few points is at most the supremum that the theorem needs, so an estimate flatters the bound.
+The formulae are in `fl.learning.theory.convergence`. Constants that are not given are estimated: the run's parts are
+made again from its config, and gradients and Hessians of every client are taken at a few points around the run's
+course. A largest value over a few points is at most the supremum that the theorem needs, so an estimate flatters the
+bound.
 
 All clients' data are read in the clear and the ledger is not charged: a diagnostic for whoever holds the data, which
 the run's epsilon does not cover.
@@ -18,10 +19,10 @@ from numpy.typing import NDArray
 
 from fl.errors import ConfigError, ModelError, RunFolderError
 from fl.import_path import code_of
-from fl.learning.convergence import Bound, Constants, Form, UplinkRecord, convergence_bound
-from fl.learning.curvature import hessian_extremes, loss_and_gradient
 from fl.learning.server.algorithms import UpcycledFL
 from fl.learning.settings import LocalMode
+from fl.learning.theory.convergence import Bound, Constants, Form, UplinkRecord, convergence_bound
+from fl.learning.theory.curvature import hessian_extremes, loss_and_gradient
 from fl.learning.workforce import Workforce, cores
 from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.mechanism import RoundMechanism

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fl.errors import RunFolderError
 from hardware.foundation.arrays import read_array as load_array
-from hardware.foundation.documents import parse_json
+from hardware.foundation.documents import MOST_LINES_BYTES, parse_json, read_bounded
 from hardware.foundation.durable import write_atomically
 from hardware.recording.model import Recording
 from hardware.recording.sigmf_files import Reserved
@@ -72,7 +72,7 @@ class AttemptFiles:
     def events(self) -> list[dict[str, Any]]:
         """The conversation and its outcome."""
         try:
-            events = [parse_json(line) for line in self.journal.read_text(encoding="utf-8").splitlines()]
+            events = [parse_json(line) for line in read_bounded(self.journal, MOST_LINES_BYTES).splitlines()]
             if not events or events[-1]["kind"] != OUTCOME:
                 raise ValueError("it does not say what came of it")
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -94,6 +94,10 @@ class CaptureFolder:
     def prepare(self) -> None:
         """Make the folder, without what a crash has left."""
         self.path.mkdir(exist_ok=True)
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove what a crash has left: room that was kept for samples, files that were half written."""
         for path in self.path.glob(".*"):
             path.unlink()
 

@@ -22,6 +22,7 @@ from fl.run.folder import RunFolder
 
 # Okabe and Ito's colours, told apart by colour-blind readers; line styles tell them apart in grey print.
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+_SPENT_TICKS = 6
 
 
 def draw_run(folder: RunFolder) -> None:
@@ -84,7 +85,8 @@ def _spent_above(panel: Axes, rows: Sequence[dict[str, Any]], config: RunConfig)
     top = panel.twiny()
     top.spines[["top", "right"]].set_visible(False)
     top.set_xlim(panel.get_xlim())
-    picked = sorted({round(place) for place in np.linspace(0, len(rows) - 1, min(5, len(rows)))})
+    # Equally spaced, and the last among them.
+    picked = range(len(rows) - 1, -1, -math.ceil(len(rows) / _SPENT_TICKS))[::-1]
     spent = [float(rows[place]["epsilon"]) for place in picked]
     top.set_xticks(
         [rows[place]["uplink"] for place in picked],
@@ -96,13 +98,13 @@ def _spent_above(panel: Axes, rows: Sequence[dict[str, Any]], config: RunConfig)
 
 
 def _privacy(contents: LedgerContents, wanted: PrivacyConfig) -> Figure:
-    """Epsilon after each charged transmission, for the claimed label and for whole clients."""
+    """Epsilon after each charged transmission under each label; the claimed one is first."""
     header = contents.header
     figure, (panel,) = _figure(1, 6.4)
     styles = {Accountant.PAPER: "-", Accountant.EXACT: "--"}
-    labels = [header.label] if header.label is Label.CLIENT else [header.label, Label.CLIENT]
+    labels = sorted(Label, key=lambda label: label is not header.label)
     left = header.delta - np.cumsum([mechanism.bounds_delta or 0.0 for mechanism in contents.mechanisms])
-    for label, colour in zip(labels, (BLUE, RED), strict=False):
+    for label, colour in zip(labels, (BLUE, RED, GREEN), strict=True):
         losses = np.array([m.losses(header.sizes_array, label, header.neighbours) for m in contents.mechanisms])
         worst = losses.cumsum(axis=0).max(axis=1)
         for accountant, style in styles.items():

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from fl.errors import ConfigError, RunFolderError
 from fl.run.config import RunConfig, parse_config
 from hardware.foundation.arrays import read_arrays
-from hardware.foundation.documents import parse_json, read_json, read_toml
+from hardware.foundation.documents import MOST_LINES_BYTES, parse_json, read_bounded, read_json, read_toml
 from hardware.foundation.durable import append_durably, make_folders, sync_folder, write_atomically
 from hardware.foundation.scratch import make_locked
 from phy.errors import AirdpError
@@ -118,7 +118,8 @@ class RunFolder:
         if not self.metrics_path.exists():
             return []
         try:
-            rows = [parse_json(line) for line in self.metrics_path.read_bytes().split(b"\n")[:-1]]
+            lines = read_bounded(self.metrics_path, MOST_LINES_BYTES).split(b"\n")[:-1]
+            rows = [parse_json(line) for line in lines]
         except (OSError, ValueError) as error:
             raise RunFolderError(f"{self.metrics_path} is damaged: {error}") from error
         if not all(isinstance(row, dict) and type(row.get("uplink")) is int for row in rows):

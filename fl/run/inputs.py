@@ -22,7 +22,8 @@ from fl.errors import ConfigError, RunFolderError
 from fl.import_path import import_object
 from fl.run.config import TORCHVISION, Fading, RunConfig, UplinkKind
 from fl.run.folder import RunFolder
-from hardware.foundation.documents import read_toml
+from hardware.foundation.arrays import MOST_BYTES
+from hardware.foundation.documents import DocumentError, read_bounded, read_toml
 from hardware.foundation.durable import write_atomically
 from hardware.foundation.tables import differing_keys
 from hardware.lab.file import find_lab
@@ -133,11 +134,13 @@ def _sha256(content: bytes) -> str:
 
 def _content(key: str, path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bounded(path, MOST_BYTES)
     except FileNotFoundError as error:
         raise ConfigError(f"{key}: {path} does not exist") from error
     except OSError as error:
         raise ConfigError(f"{key}: {path} cannot be read: {error.strerror}") from error
+    except DocumentError as error:
+        raise ConfigError(f"{key}: {path} cannot be read: {error}") from error
 
 
 def _read_lab(path: Path) -> dict[str, Any]:

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.nodes.coordinator import Coordinator
+from fl.nodes.coordinated import CoordinatedUplink
 from fl.nodes.journal.log import LogHandler, RunLog
 from fl.nodes.journal.noise import NoiseLine
 from fl.nodes.journal.watch import Watcher, watch
 from fl.nodes.messages import Message
-from fl.nodes.radio_uplink import RadioUplink
 from fl.nodes.stage import Beginning
 from fl.run.captures import CaptureFolder
 from fl.run.config import Record, RunConfig
@@ -55,17 +54,13 @@ class RunJournal:
         radio = self._config.radio
         self._tapes = Tapes.at(lab, sent=radio.record_sent) if radio.record is not Record.NONE else None
 
-    def attach(self, uplink: RadioUplink) -> None:
+    def attach(self, uplink: CoordinatedUplink) -> None:
         """Watch the uplink from now on; it has just been made, on the radios that are tapped."""
         if self._tapes is not None:
             captures = CaptureFolder.of(self._folder.path)
             self._recorder = UplinkRecorder(captures, self._config, uplink, self._tapes)
             self._watchers = (self._noise, self.log, *self._recorder.watchers)
         watch(uplink.coordinator, [self])
-
-    def attach_coordinator(self, coordinator: Coordinator) -> None:
-        """Watch an uplink whose nodes are apart: noise is written down, and no captures."""
-        watch(coordinator, [self])
 
     def start(self, model: NDArray[np.float32]) -> None:
         """The run begins, with this model."""

@@ -27,7 +27,14 @@ from fl.learning.evaluate import Scores, evaluate
 from fl.learning.local import LocalTraining, import_optimiser, trainer_for
 from fl.learning.losses import Loss, check_loss, cross_entropy, import_loss
 from fl.learning.model import Vector, build_mlp, check_model, flatten, import_module, shaped
-from fl.learning.server.algorithms import Algorithm, FedAvg, FedProx, UpcycledFL, import_algorithm
+from fl.learning.server.algorithms import (
+    Algorithm,
+    FedAvg,
+    FedProx,
+    UpcycledFL,
+    check_algorithm,
+    import_algorithm,
+)
 from fl.learning.settings import LocalMode, LossName, OptimiserName
 from fl.learning.trainer import ClientData
 from fl.random_streams import Stream, generator
@@ -71,6 +78,8 @@ def make_learner(config: RunConfig) -> Learner:
     model = make_model(config, dataset)
     check_model(model, tuple(train.x.shape[1:]), dataset.classes)
     start, algorithm = flatten(model), make_algorithm(config)
+    # Of an instance of its own: one that keeps something must not have seen a step that never was.
+    check_algorithm(make_algorithm(config), start)
     loss = _loss(config, dataset, model, train)
     trainer = trainer_for(model, loss, _optimiser(config))
     if isinstance(trainer, AutogradTrainer):

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import RunFolderError
+from fl.nodes.coordinated import CoordinatedUplink
 from fl.nodes.journal.conversation import Conversation
 from fl.nodes.journal.marks import Marker
 from fl.nodes.journal.watch import Watcher
-from fl.nodes.radio_uplink import RadioUplink
 from fl.run.captures import OUTCOME, START, AttemptFiles, CaptureFolder, Reservations, values_digest, write_journal
 from fl.run.config import Record, RunConfig
 from fl.versions import package_version, source_commit
@@ -38,9 +38,10 @@ class Tapes:
 
     @classmethod
     def at(cls, lab: OpenLab, *, sent: bool) -> "Tapes":
-        """Running. Observers receive whenever the server does. sent: whether transmitters are listened to as well."""
+        """Running. Observers receive whenever the server does, where they are this process's. sent: whether
+        transmitters are listened to as well."""
         tapes = cls()
-        observers = [lab.radios[radio.name] for radio in lab.lab.observers]
+        observers = [lab.radios[radio.name] for radio in lab.lab.observers if radio.name in lab.radios]
         for radio in (lab.ps, *observers):
             tapes.received[radio.name] = Tape()
             radio.tap_received(tapes.received[radio.name])
@@ -74,7 +75,7 @@ def _receive_too(observers: Sequence[Radio], capture: Capture) -> None:
 class UplinkRecorder:
     """Of one process's share of a run. It is told when an attempt begins and when it is over; see `fl.run.journal`."""
 
-    def __init__(self, captures: CaptureFolder, config: RunConfig, uplink: RadioUplink, tapes: Tapes) -> None:
+    def __init__(self, captures: CaptureFolder, config: RunConfig, uplink: CoordinatedUplink, tapes: Tapes) -> None:
         """The uplink has just been made: what the tapes have now was received before any attempt."""
         self._captures, self._config, self._uplink, self._tapes = captures, config, uplink, tapes
         self._conversation = Conversation(uplink.cast.server, lambda: uplink.server.listener.pool)

@@ -40,6 +40,7 @@ from fl.run.folder import RunFolder
 from fl.run.inputs import CALIBRATION, LAB
 from fl.run.learner import make_algorithm
 from fl.uplink.contract import UnprotectedError
+from hardware.foundation.documents import DocumentError, read_bounded
 from hardware.lab.file import load_lab
 from hardware.lab.opened import OpenLab
 from hardware.recording.model import Segment
@@ -159,13 +160,18 @@ class _Player:
         *events, outcome = files.events()
         try:
             return self._play(files, events, outcome)
-        except (KeyError, TypeError) as error:
+        except AirdpError:
+            raise
+        # All that is said comes from a file, which a stranger may have written: nearly anything may be raised.
+        except Exception as error:
             raise RunFolderError(f"{files.journal} is damaged, or of another version of airdp: {error!r}") from error
 
     def _play(self, files: AttemptFiles, events: list[dict[str, Any]], outcome: dict[str, Any]) -> ReplayedAttempt:
         uplink, radio = self._uplink(outcome)
         # Nothing was received where the radio failed at once.
         name = outcome["recordings"].get(radio.name)
+        if name is not None and Path(name).name != name:
+            raise RunFolderError(f"{files.journal} names the recording '{name}', which is not in its folder")
         radio.load(() if name is None else self._segments(files.folder / name))
         found, self._pending = self._pending, []
         begin = events[0]
@@ -253,9 +259,9 @@ class _Player:
         if not self.config.radio.calibration:
             return None
         try:
-            return CalibrationCheck(parse_record(path.read_bytes(), str(path)), str(path))
-        except OSError as error:
-            raise RunFolderError(f"{path} cannot be read: {error.strerror}") from error
+            return CalibrationCheck(parse_record(read_bounded(path), str(path)), str(path))
+        except (OSError, DocumentError) as error:
+            raise RunFolderError(f"{path} cannot be read: {error}") from error
 
 
 class _StillTime:

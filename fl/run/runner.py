@@ -17,6 +17,7 @@ from fl.privacy.ledger import read_ledger
 from fl.run.apart.attendance import NodesElsewhere, attending
 from fl.run.apart.uplink import make_apart_uplink
 from fl.run.assemble import Parts, assemble, assemble_server
+from fl.run.captures import CaptureFolder
 from fl.run.charging import begin_folder
 from fl.run.config import RunConfig
 from fl.run.course.metrics import UplinkMetrics
@@ -62,6 +63,7 @@ def run_experiment(
         if not fresh:
             parts.inputs.require_same(folder)
             stack.enter_context(locked(folder))
+            CaptureFolder.of(folder.path).clean()
         # Before the radios: they are closed first then, and all that is measured depends on its threads alike.
         training = _training(config, parts, access, stack)
         # Radios that do not answer, or are not what they should be, leave nothing behind.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fl.errors import ConfigError
 from fl.import_path import build
@@ -38,6 +38,7 @@ class Tracked:
     settings: Mapping[str, str | int | float | bool]
 
 
+@runtime_checkable
 class Tracker(Protocol):
     """Made without arguments. What it raises in `start` ends the run before anything is sent; later, only itself."""
 
@@ -105,7 +106,17 @@ def flattened(tables: Mapping[str, Any], above: str = "") -> dict[str, str | int
 
 def make_trackers(names: Sequence[str]) -> dict[str, Tracker]:
     """By shipped name or import path; `AirdpError` where a package is missing. Nothing is written yet."""
-    return {name: _shipped(name) if name in SHIPPED else build("tracking.to", name, {}) for name in names}
+    return {name: _shipped(name) if name in SHIPPED else _own(name) for name in names}
+
+
+def _own(path: str) -> Tracker:
+    made = build("tracking.to", path, {})
+    if not isinstance(made, Tracker):
+        raise ConfigError(
+            f"tracking.to '{path}' made a {type(made).__name__}: expected start(run), uplink(number, metrics) and "
+            "finish(status, result), as Tracker in fl/tracking/tracker.py has them"
+        )
+    return made
 
 
 def _shipped(name: str) -> Tracker:

@@ -5,6 +5,7 @@ an hour, with a new seed in each round.
 """
 
 import contextlib
+import gzip
 import io
 import json
 import math
@@ -28,11 +29,15 @@ from calibration.record import new_record, parse_record, save_record
 from calibration.silence import observe_silence
 from fl.dashboard.follow import Followed
 from fl.inspect.view import LAYOUT, read_snapshot
+from fl.learning.data.idx import read_images, read_labels
+from fl.nodes.apart.own_ledger import PERMITS, used_rows
+from fl.nodes.journal.codec import encode as encode_value
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
 from fl.privacy.ledger_rows import encode
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
+from fl.run.captures import AttemptFiles
 from fl.run.config import load_config
 from fl.run.folder import Checkpoint, RunFolder
 from fl.sweep.plan import SweepFolder, load_plan
@@ -283,8 +288,35 @@ def test_recordings(tmp_path: Path) -> None:
     segments = tuple(Segment(capture, datetime.now(UTC)) for capture in captures)
     write_recording(base, Recording("ps", "a radio", "a recording", segments, facts={"uplink": 1}))
     meta = meta_path(base)
-    # A fifth of the others: the validator of the format takes its time.
-    attack("recording", [meta.read_bytes()], JSON, of_file(meta, lambda path: read_recording(base)), COUNT // 5)
+    attack("recording", [meta.read_bytes()], JSON, of_file(meta, lambda path: read_recording(base)))
+
+
+def test_idx_files(tmp_path: Path) -> None:
+    images = bytes([0, 0, 8, 3, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0, 3]) + bytes(range(24))
+    keep = np.ones(4, np.bool_)
+    seeds = {"i": images, "l": bytes([0, 0, 8, 1, 0, 0, 0, 4]) + bytes(4)}
+    attack("images", [seeds["i"]], mutate_bytes, of_file(tmp_path / "i", lambda path: read_images(path, keep, (2, 3))))
+    attack("labels", [seeds["l"]], mutate_bytes, of_file(tmp_path / "l", read_labels))
+    packed = gzip.compress(seeds["l"])
+    attack("packed labels", [packed], mutate_bytes, of_file(tmp_path / "l.gz", read_labels))
+
+
+def test_journals_of_captures(tmp_path: Path) -> None:
+    """The conversation of an uplink, as `airdp replay` reads it: lines, and the values in them."""
+    row = {"kind": "begin", "memory": encode_value(np.arange(3.0)), "known_offsets": [], "count": 1}
+    asked = {"kind": "ask", "said": encode_value({"a": (1, 2.0, 3j, math.inf)})}
+    seeds = ["".join(json.dumps(one) + "\n" for one in (row, asked, {"kind": "outcome"})).encode()]
+    lines = values_of(
+        lambda text: [json.loads(line) for line in text.splitlines()],
+        lambda rows: "".join(json.dumps(one) + "\n" for one in rows),
+    )
+    files = AttemptFiles(tmp_path, 1, 1)
+    attack("journal", seeds, lines, of_file(files.journal, lambda path: files.events()))
+
+
+def test_rows_that_a_client_has_used(tmp_path: Path) -> None:
+    seeds = [b"".join(b'{"row": "%064x"}\n' % number for number in range(3))]
+    attack("permits", seeds, mutate_bytes, of_file(tmp_path / PERMITS, lambda path: used_rows(tmp_path)))
 
 
 def test_what_a_page_follows(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fl.cli.output import PROGRESS, RESULTS, print_json, shown
-from fl.learning.convergence import TERMS
+from fl.learning.theory.convergence import TERMS
 
 if TYPE_CHECKING:
-    from fl.learning.convergence import Bound, Form
+    from fl.learning.theory.convergence import Bound, Form
     from fl.run.bound import EstimatedConstants
     from fl.run.folder import RunFolder
 
@@ -42,7 +42,7 @@ def call(options: argparse.Namespace) -> int:
     """Estimate what is not given, evaluate both forms of the bound, print."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    from fl.learning.convergence import Form
+    from fl.learning.theory.convergence import Form
     from fl.run.bound import bound_of_run, estimate_constants
     from fl.run.folder import RunFolder
 
@@ -162,7 +162,7 @@ def _print_tables(said: Mapping[str, Any], constants: "EstimatedConstants", boun
     RESULTS.print(table)
     RESULTS.print(
         "paper: as printed. mended: with the squares, the factor and the first step that its proof's own steps give "
-        "(fl/learning/convergence.py)",
+        "(fl/learning/theory/convergence.py)",
         soft_wrap=True,
     )
     for form, bound in bounds.items():

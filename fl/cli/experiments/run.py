@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fl.cli.experiments.certificates import add_certificate_arguments, given_access
 from fl.cli.experiments.dry_run import dry_run
 from fl.cli.output import PROGRESS, RESULTS, plain, print_baseline, print_json, print_privacy, shown
-from fl.errors import LedgerError, RunFolderError
+from fl.errors import ConfigError, LedgerError, RunFolderError
 from phy.errors import AirdpError
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def call(options: argparse.Namespace) -> int:
 
     from fl.run.config import load_config
 
+    if options.live_at and not options.live:
+        raise ConfigError("--live-at says where --live serves its page: add --live")
     overrides = list(options.set)
     if options.backend:
         overrides += ["uplink.kind='radio'", f"radio.backend={json.dumps(options.backend)}"]

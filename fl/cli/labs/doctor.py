@@ -20,6 +20,16 @@ _MODULES = {
     "pyzmq": "zmq",
 }
 """Names by which packages are imported, where it is not their own with underscores."""
+_EXTRAS = {
+    "flwr": ("flwr", "Flower", "pip install 'airdp[flower]'"),
+    "ray": ("ray", "Flower's simulation", "pip install 'airdp[flower]'"),
+    "tensorboard": ("tensorboard", "tracking", "pip install 'airdp[tensorboard]'"),
+    "mlflow-skinny": ("mlflow", "tracking", "pip install 'airdp[mlflow]'"),
+    "wandb": ("wandb", "tracking", "pip install 'airdp[wandb]'"),
+    "torchvision": ("torchvision", "data of its own", "pip install torchvision, built for the installed torch"),
+    "datasets": ("datasets", "Hugging Face's data", "pip install datasets 'pyarrow<26' 'numpy<2'"),
+}
+"""Packages that some parts use where they are installed: module, what for, how to get them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +42,7 @@ def call(options: argparse.Namespace) -> int:
     core = _core()
     complete = all(finding.present for finding in core)
     # Without the core backends cannot even be looked for.
-    findings = [*core, _data(), *(_backends() if complete else ())]
+    findings = [*core, *_extras(), _data(), *(_backends() if complete else ())]
     if options.json:
         print_json({"complete": complete, "findings": [vars(finding) for finding in findings]})
         return 0 if complete else 2
@@ -60,6 +70,16 @@ def _core() -> list[Requirement]:
     for name, version in versions.items():
         problem = problems[modules[name]] if name in modules else "missing"
         found.append(Requirement(name, "everything", not problem, problem or f"{version}", "make setup"))
+    return found
+
+
+def _extras() -> list[Requirement]:
+    versions = {name: package_version(name) for name in _EXTRAS}
+    problems = import_problems([_EXTRAS[name][0] for name, version in versions.items() if version])
+    found = []
+    for name, (module, needed_for, get) in _EXTRAS.items():
+        problem = problems[module] if versions[name] else "missing"
+        found.append(Requirement(name, needed_for, not problem, problem or f"{versions[name]}", get))
     return found
 
 

@@ -83,6 +83,9 @@ def _watch(up: "LabUp") -> None:
     for name, command in up.commands().items():
         RESULTS.print(f"{name}: {command}", soft_wrap=True, markup=False, highlight=False)
     RESULTS.print(f"lab file {up.lab_file}, keys {up.folder / 'keys'}; stop with Ctrl-C", soft_wrap=True, markup=False)
+    if "//127." in up.server or "//localhost" in up.server:
+        hint = "nodes on other machines need --server with an address that they reach, here and there"
+        RESULTS.print(f"{up.server} is this machine's alone: {hint}", soft_wrap=True, markup=False, highlight=False)
     RESULTS.file.flush()
     with Live(console=PROGRESS, transient=True, auto_refresh=False) as live:
         while True:

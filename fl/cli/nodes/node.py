@@ -1,8 +1,8 @@
 """Take part in a run as a client or the jammer, beside one radio of a lab. The server is `airdp run` with `--listen`.
 
 A client trains on its own data, which never leaves this process, sends over its own radio, and keeps a ledger of its
-own in --state. It sends nothing without a row of the server's ledger that it has checked, and nothing beyond its own
---budget-epsilon, whatever the server says.
+own in --state. It sends nothing without a row of the server's ledger that it has checked, and nothing that brings all
+runs of its --state together beyond its own --budget-epsilon, whatever the server says.
 """
 
 import argparse
@@ -28,7 +28,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of a client: an .npz file with x and y, or package.module:function (default: its share of the run's)",
     )
     parser.add_argument(
-        "--budget-epsilon", type=float, default=math.inf, metavar="E", help="largest epsilon that this client allows"
+        "--budget-epsilon",
+        type=float,
+        default=math.inf,
+        metavar="E",
+        help="largest epsilon that this client allows, all runs in --state together",
+    )
+    parser.add_argument(
+        "--budget-delta", type=float, default=1e-5, metavar="D", help="delta of that epsilon (default 1e-5)"
+    )
+    parser.add_argument(
+        "--budget-label", choices=("paper-claim", "record", "client"), help="claim of that epsilon (default: the run's)"
+    )
+    parser.add_argument(
+        "--budget-neighbours", choices=("zero-out", "replace-one"), help="between which data (default: the run's)"
     )
     parser.add_argument("--trust", action="store_true", help="import code that the server's config names")
     parser.add_argument(
@@ -38,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Serve until the run is over."""
+    from fl.nodes.apart.own_budget import Budget
+    from fl.privacy.sensitivity import Label, Neighbours
     from fl.processes.node import run_node
     from fl.processes.settings import NodeSettings
     from hardware.lab.file import find_lab
@@ -52,7 +67,12 @@ def call(options: argparse.Namespace) -> int:
             keys=options.keys,
             state=options.state or Path("nodes") / options.name,
             data=options.data,
-            budget_epsilon=options.budget_epsilon,
+            budget=Budget(
+                options.budget_epsilon,
+                options.budget_delta,
+                Label(options.budget_label) if options.budget_label else None,
+                Neighbours(options.budget_neighbours) if options.budget_neighbours else None,
+            ),
             trust=options.trust,
             give_up_s=options.give_up,
         )

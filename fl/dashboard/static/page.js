@@ -23,6 +23,8 @@ const shown = (value, digits = 4) => {
   const rounded = Number(number.toPrecision(digits));
   return small || large ? rounded.toExponential() : String(rounded);
 };
+// Close to 1, what is missing says more than nines do.
+const confidence = value => finite(value) !== null && value > .999 && value < 1 ? `1 − ${shown(1 - value, 2)}` : shown(value);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const make = (tag, kind = "", text = "") => {
   const element = document.createElement(tag);
@@ -228,13 +230,13 @@ function drawChannels(radio, of) {
     { x: "subcarrier", y: "gain in dB" });
   put("channels-note", many ? `${of}, the ${LINES.length} weakest of ${radio.names.length}` : of);
   const table = make("table"), head = table.createTHead().insertRow();
-  for (const [name, kind] of [["transmitter", ""], ["gain", "n"], ["weakest", "n"], ["delay", "n"], ["CFO", "n"]]) head.append(make("th", kind, name));
+  for (const [name, kind] of [["transmitter", ""], ["gain, dB", "n"], ["weakest", "n"], ["delay, samples", "n"], ["CFO, Hz", "n"]]) head.append(make("th", kind, name));
   for (const place of order) {
     const link = radio.links[place], line = table.insertRow();
     line.dataset.name = link.name;
     line.append(make("td", "", link.name));
-    for (const [key, unit, digits] of [["gain_db", "dB", 2], ["weakest_db", "dB", 2], ["delay_samples", "samples", 3], ["cfo_hz", "Hz", 1]]) {
-      const cell = make("td", "n", `${link[key].toFixed(digits)} ${unit}`); cell.dataset[key.replace(/_(.)/g, (_, c) => c.toUpperCase())] = String(link[key]); line.append(cell);
+    for (const [key, digits] of [["gain_db", 2], ["weakest_db", 2], ["delay_samples", 3], ["cfo_hz", 1]]) {
+      const cell = make("td", "n", link[key].toFixed(digits)); cell.dataset[key.replace(/_(.)/g, (_, c) => c.toUpperCase())] = String(link[key]); line.append(cell);
     }
   }
   $("links").replaceChildren(table);
@@ -292,7 +294,7 @@ function drawNoise() {
   }
   const now = seen.noise[seen.noise.length - 1];
   put("noise-note", now.error ? "" : `variance ${shown(now.noise_var_real)} per axis in [${shown(now.ci && now.ci[0])}, ${shown(now.ci && now.ci[1])}]`, now.noise_var_real);
-  put("noise-verdict", now.error ? `uplink ${now.uplink}: ${now.error}` : `uplink ${now.uplink}: interval at confidence ${now.confidence}; counted ${shown(now.bound_var_real)} (${now.source}); ${now.verdict}`, now.bound_var_real);
+  put("noise-verdict", now.error ? `uplink ${now.uplink}: ${now.error}` : `uplink ${now.uplink}: interval at confidence ${confidence(now.confidence)}; counted ${shown(now.bound_var_real)} (${now.source}); ${now.verdict}`, now.bound_var_real);
 }
 
 // ---- waterfall: newest at the bottom, rows as they came ---------------------------------------------------------

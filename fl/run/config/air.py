@@ -62,7 +62,7 @@ class RadioConfig(Section):
     """Symbols from which a channel is estimated; more of them make its error and the bound on the gain smaller."""
     quiet_samples: Annotated[int, Field(ge=4096, le=10**7)] = 65536
     """Silence before each uplink's soundings, in which the level of the noise is measured."""
-    first_quiet_samples: Annotated[int, Field(ge=0, le=10**8)] = 2**21
+    first_quiet_samples: Annotated[int, Field(ge=0, le=10**8)] = 2**22
     """Silence at the start of a run, and again after the noise has changed, from which the shape of its spectrum is
     known. Over real radios all later silences that agree with it add to it."""
     payload_rms: Annotated[float, Field(gt=0, le=0.5)] = 0.2

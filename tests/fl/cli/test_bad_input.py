@@ -45,6 +45,10 @@ def refused(command: Command, tiny_file: Path, tmp_path: Path, snapshot: Snapsho
     return check
 
 
+def test_a_place_for_a_page_that_was_not_asked_for(refused: Callable[..., None], tmp_path: Path) -> None:
+    refused(["--live-at", "127.0.0.1:0", "--out", tmp_path / "run"], "add --live")
+
+
 @pytest.mark.parametrize(
     ("override", "parts"),
     [

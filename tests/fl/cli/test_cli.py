@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +234,9 @@ def test_doctor(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     said = good(command("doctor", "--json"))
     assert said["complete"] is True
     found = {finding["name"]: finding for finding in said["findings"]}
-    assert {"python", "torch", "numpy", "EMNIST data", "iio", "uhd", "gnuradio"} <= set(found)
+    assert {"python", "torch", "numpy", "EMNIST data", "iio", "uhd", "gnuradio", "flwr", "mlflow-skinny"} <= set(found)
+    needed = {re.split(r"[<>=!~ ;\[]", one)[0] for one in requires("airdp") or () if "extra ==" not in one}
+    assert {name.lower() for name in needed} <= set(found)
     for finding in found.values():
         assert {"name", "needed_for", "present", "detail", "help"} <= set(finding)
         assert finding["present"] or finding["help"]

@@ -377,6 +377,7 @@ class TestCommand:
         again = re.search(r"airdp run quickstart (--set .*) --out AGAIN", page)
         assert again is not None
         assert "seed=2" in again[1]
+        assert f"# in the folder that holds {folder.name}:\nairdp ledger {folder.name}" in page
         # A page in its folder does not keep a run from being reported again.
         assert command("report", folder, "--no-bound").code == 0
 

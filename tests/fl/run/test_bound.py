@@ -17,10 +17,10 @@ from torch import nn
 import fl.run.figures
 from fl.errors import ConfigError, LedgerError, ModelError, RunFolderError
 from fl.import_path import trusted_code
-from fl.learning.convergence import Form
-from fl.learning.curvature import loss_and_gradient
 from fl.learning.evaluate import evaluate
 from fl.learning.model import unflatten_into
+from fl.learning.theory.convergence import Form
+from fl.learning.theory.curvature import loss_and_gradient
 from fl.learning.workforce import single_threaded_torch
 from fl.privacy.ledger import Ledger, read_ledger
 from fl.run import run
@@ -555,7 +555,7 @@ def test_nothing_in_the_folder_is_touched(
 
 def test_hessian_steps_are_enough_for_the_shipped_network() -> None:
     """Sixteen products against sixty on the quickstart's own model and one of its clients."""
-    from fl.learning.curvature import hessian_extremes
+    from fl.learning.theory.curvature import hessian_extremes
 
     parts = assemble(load_config("quickstart"))
     few, many = (

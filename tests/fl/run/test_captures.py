@@ -264,3 +264,11 @@ def test_the_option_records_everything(
     assert outcome.code == 0
     assert outcome.json["same"] is True
     assert outcome.json["model_same"] is True
+
+
+def test_room_that_a_killed_run_had_kept_is_given_back_when_nothing_is_left_to_send(tmp_path: Path) -> None:
+    run(sections(), tmp_path / "run")
+    left = tmp_path / "run" / "captures" / ".uplink-0002-1-ps.sigmf-data.reserved"
+    left.write_bytes(b"\0" * 1000)
+    run(sections(), tmp_path / "run", resume=True)
+    assert not left.exists()

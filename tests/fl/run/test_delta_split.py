@@ -83,6 +83,7 @@ def test_a_run_charges_its_bounds_and_meets_its_target(tmp_path: Path, command: 
         "jammer gain",
         "jammer image",
         "linearity",
+        "rounding",
     }
     target = RunConfig().privacy.epsilon
     assert said.epsilon[Accountant.PAPER] <= target * (1 + 1e-9)

@@ -102,6 +102,7 @@ def test_what_they_show_is_what_the_folder_holds(folder: RunFolder, drawn: dict[
     privacy = lines_of(drawn["privacy"])
     np.testing.assert_allclose(privacy["0: paper-claim, paper"], [row["epsilon"] for row in rows], rtol=1e-9)
     assert "0: client, exact" in privacy
+    assert "0: record, exact: infinite" in privacy
     power = lines_of(drawn["power"])
     np.testing.assert_allclose(power["0: noise"], [row["noise_norm"] for row in rows])
 
@@ -123,6 +124,14 @@ def test_what_was_wanted_and_spent_stands_beside_what_was_learned(folder: RunFol
     assert "epsilon spent (paper-claim, paper)" in top.get_xlabel()
     assert [label.get_text() for label in top.get_xticklabels()] == [f"{row['epsilon']:.3g}" for row in rows]
     assert list(top.get_xticks()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("uplinks", "marked"), [(1, [1]), (6, [1, 2, 3, 4, 5, 6]), (30, [5, 10, 15, 20, 25, 30])])
+def test_what_was_spent_is_marked_at_equal_distances(uplinks: int, marked: list[int], folder: RunFolder) -> None:
+    rows = [{"uplink": number + 1, "epsilon": 1.0 + number} for number in range(uplinks)]
+    panel = Figure().add_subplot()
+    figures._spent_above(panel, rows, folder.config())
+    assert list(panel.figure.axes[-1].get_xticks()) == marked
 
 
 def test_back_off_and_the_jammers_amplitude_have_axes_of_their_own(folder: RunFolder, drawn: dict[str, Figure]) -> None:

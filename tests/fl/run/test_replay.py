@@ -236,3 +236,23 @@ def test_the_command_says_it_by_its_exit_code(copy: Path, tmp_path: Path, comman
     outcome = command("replay", copy)
     assert outcome.code == 2
     assert "--record" in outcome.err
+
+
+def test_a_journal_names_no_recording_outside_its_folder(copy: Path) -> None:
+    journal = copy / "captures" / "uplink-0001-1.jsonl"
+    *events, outcome = (json.loads(line) for line in journal.read_text().splitlines())
+    outcome["recordings"] = {"ps": "../captures/uplink-0001-1-ps"}
+    journal.write_text("".join(json.dumps(one) + "\n" for one in (*events, outcome)))
+    with pytest.raises(RunFolderError, match="which is not in its folder"):
+        replay(RunFolder(copy))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("attempt", "x"), ("memory", []), ("memory", {"array": "", "dtype": "O", "shape": [1]})]
+)
+def test_a_journal_of_a_stranger_is_refused_in_words(copy: Path, key: str, value: object) -> None:
+    journal = copy / "captures" / "uplink-0001-1.jsonl"
+    first, *rest = (json.loads(line) for line in journal.read_text().splitlines())
+    journal.write_text("".join(json.dumps(one) + "\n" for one in ({**first, key: value}, *rest)))
+    with pytest.raises(RunFolderError, match="is damaged, or of another version"):
+        replay(RunFolder(copy))

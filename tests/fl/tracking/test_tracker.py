@@ -115,6 +115,12 @@ def test_a_tracker_that_cannot_be_started_stops_the_run_before_anything_is_sent(
     assert run(tiny(uplink={"uplinks": 4}), tmp_path / "run", resume=True).uplinks == 4
 
 
+def test_what_is_no_tracker_is_refused_before_there_is_a_folder(tmp_path: Path, tiny: Tiny) -> None:
+    with pytest.raises(ConfigError, match=r"made a OrderedDict: expected start\(run\), uplink"):
+        run(tiny(tracking={"to": ["collections:OrderedDict"]}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_fails_is_told_so(tmp_path: Path, tiny: Tiny) -> None:
     def stop(metrics: object) -> None:
         raise RuntimeError

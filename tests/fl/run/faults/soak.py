@@ -4,13 +4,15 @@ One process has everything imported and the data ready. Each start of a run is a
 at an operation on files (before it, after it, in the middle of a write) or at a random moment, and taken up by the next
 fork until it is done. First every operation of a fresh run and of a run that is taken up has its turn, then chance.
 
-After each kill: no row of the ledger is lost, everything that was sent is charged. After each run: its model is bit for
-bit that of a run without kills, its folder has the same files, and nothing is left beside it.
+After each kill: no row of the ledger is lost, everything that was sent is charged, and processes that the run had
+started have ended. After each run: its model is bit for bit that of a run without kills (where the jammer's noise comes
+from a seed), its folder has the same files, and nothing is left beside it or in the temporary folder.
 """
 
 import argparse
 import gc
 import json
+import math
 import os
 import random
 import shutil
@@ -25,6 +27,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from fl.errors import LedgerError
 from fl.privacy.ledger import read_ledger
@@ -41,18 +45,29 @@ SYMBOL: dict[str, Any] = {
     "power": {"channel_epsilon": 50.0},
     "jammer": {"role": "rotating"},
 }
+SHORT = {"quiet_samples": 8192, "first_quiet_samples": 65536, "sounding_symbols": 8}
+"""Samples of an uplink over radios."""
 RADIO: dict[str, Any] = {
     **SYMBOL,
     "partition": {"kind": "natural", "clients": 5},
     "uplink": {"kind": "radio", "uplinks": 2},
-    "radio": {"lab": "loopback", "record": "last"},
+    "radio": {"lab": "loopback", "record": "last", **SHORT},
     "jammer": {"role": "dedicated"},
 }
-CONFIGS = {"symbol": SYMBOL, "radio": RADIO}
+PLUTO: dict[str, Any] = {
+    **RADIO,
+    "partition": {"kind": "natural", "clients": 3},
+    "radio": {"lab": "pluto-virtual", "record": "last", **SHORT},
+}
+CONFIGS = {"symbol": SYMBOL, "radio": RADIO, "pluto-virtual": PLUTO}
+UNREPEATABLE = ("pluto-virtual",)
+"""Their jammer's noise is the operating system's: no two runs have the same model."""
 FINISHED, KILLED = "finished", "killed"
 _ABOUT_A_RUN = 1.3
 """Random moments are drawn from this many times the length of a run: some come too late."""
 _REPORT_EVERY = 500
+_END_S = 20.0
+TEMPORARY = "temporary"
 
 
 class BrokenError(Exception):
@@ -113,6 +128,7 @@ class Soak:
     config: dict[str, Any]
     home: Path
     draw: random.Random
+    repeatable: bool = True
     hit: Counter[str] = field(default_factory=Counter)
     killed: int = 0
     runs: int = 0
@@ -180,6 +196,7 @@ class Soak:
             time.sleep(at)
             os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
+        _wait_for_the_rest(self.home)
         scene.check()
         if os.WIFEXITED(status):
             if os.WEXITSTATUS(status) != 0:
@@ -195,7 +212,8 @@ class Soak:
         beside = {path.name for path in scene.home.iterdir()}
         uplinks = list(range(1, self.config["uplink"]["uplinks"] + 1))
         held = {
-            "the model is another": checkpoint is not None and checkpoint.model.tobytes() == self.model,
+            "the model is another": checkpoint is not None
+            and (not self.repeatable or checkpoint.model.tobytes() == self.model),
             "metrics are missing or twice": [row["uplink"] for row in folder.metrics()] == uplinks,
             "an uplink was never sent": sorted(set(scene.sent)) == uplinks,
             "result.json does not count as the ledger": (
@@ -203,6 +221,7 @@ class Soak:
             ),
             f"the folder has other files: {_files(scene.out)}": _files(scene.out) == self.files,
             f"something is left beside it: {beside}": beside <= {"run", "witness", "whole-rows"},
+            "something is left in the temporary folder": not list((self.home / TEMPORARY).iterdir()),
         }
         wrong = [what for what, holds in held.items() if not holds]
         if wrong:
@@ -228,12 +247,29 @@ class Soak:
         return path
 
 
+def _wait_for_the_rest(home: Path) -> None:
+    """Until no process is there that a run in this folder has started."""
+    deadline = time.monotonic() + _END_S
+    while living := [one.pid for one in psutil.process_iter() if str(home) in " ".join(_words(one))]:
+        if time.monotonic() > deadline:
+            raise BrokenError(f"processes {living} go on without their run")
+        time.sleep(0.01)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def _go_on(config: dict[str, Any], scene: Scene, moment: Moment | None) -> None:
     """The child: the run, until it ends. Never returns. A moment of number 0 only counts."""
     code = 1
     try:
         from fl.run import run
 
+        tempfile.tempdir = str(scene.home.parent / TEMPORARY)
         _witness(scene.witness)
         operations = FileOperations(moment)
         if moment is not None:
@@ -271,7 +307,13 @@ def _witness(path: Path) -> None:
 
 
 def _files(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    """Names in a folder, but those of captures and of noise: an uplink may be charged, these lost by the kill.
+
+    What a kill has left among them has a name that begins with a dot.
+    """
+    names = (path.relative_to(folder) for path in folder.rglob("*"))
+    kept = (name for name in names if name.parent.name != "captures" or name.name.startswith("."))
+    return {str(name) for name in kept} - {"noise.jsonl"}
 
 
 def _what_was_hit(scene: Scene) -> str:
@@ -298,7 +340,9 @@ def make_ready(config: dict[str, Any], home: Path) -> None:
     torch.set_num_threads(1)
     fl.run.figures.draw_run = lambda folder: None
     fl.run.charging.versions = lambda: {"python": "x", "packages": {}}  # type: ignore[attr-defined]
-    run(config, home / "first")
+    # Drivers of radios have threads of their own: a run over them happens in forks only.
+    run(SYMBOL if config is PLUTO else config, home / "first")
+    (home / TEMPORARY).mkdir()
     _count_threads()
     # What is here now is never collected, so that forks need not copy the pages in which its counters are.
     gc.collect()
@@ -310,14 +354,14 @@ def _count_threads() -> None:
         raise BrokenError(f"threads are left that no fork would have: {threading.enumerate()}")
 
 
-def soak(kind: str, kills: int, seed: int, home: Path, stride: int = 1) -> Soak:
-    """Every operation, then chance, until there were as many kills."""
+def soak(kind: str, kills: int, seed: int, home: Path, stride: int = 1, most_s: float = math.inf) -> Soak:
+    """Every operation, then chance, until there were as many kills, or that much time is gone."""
     make_ready(CONFIGS[kind], home)
-    made = Soak(CONFIGS[kind], home, random.Random(seed))
+    made = Soak(CONFIGS[kind], home, random.Random(seed), kind not in UNREPEATABLE)
     made.prepare()
     started, said = time.monotonic(), 0
     every = made.every_operation(stride)
-    while made.killed < kills:
+    while made.killed < kills and time.monotonic() - started < most_s:
         next(every, made.by_chance)()
         if made.killed - said >= _REPORT_EVERY:
             said = made.killed
@@ -336,14 +380,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--uplink", choices=CONFIGS, default="symbol")
     parser.add_argument("--stride", type=int, default=1, help="every which moment among a run's file operations")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no run is begun after that")
     given = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="soak-") as home:
-        made = soak(given.uplink, given.kills, given.seed, Path(home), given.stride)
+        made = soak(given.uplink, given.kills, given.seed, Path(home), given.stride, given.seconds)
     _say(
         f"{made.killed} kills in {time.monotonic() - started:.0f} s, {given.uplink}, seed {given.seed}: "
         f"{made.fresh[-1].operation} operations of a fresh run, {made.again[-1].operation} of one that is taken up\n"
-        f"{made.runs} runs, all with the model of the run without kills; {made.sent} uplinks sent, "
+        f"{made.runs} runs{', all with the model of the run without kills' if made.repeatable else ''}; "
+        f"{made.sent} uplinks sent, "
         f"{made.charged} charged, no row lost\nhit: {dict(made.hit)}"
     )
     return 0
