@@ -13,8 +13,9 @@ import numpy as np
 
 from fl.nodes.air_format import AirFormat
 from fl.nodes.circuits import charged_gain_upper, circuits_of
+from fl.nodes.coordinated import RadioRules
 from fl.nodes.messages import Circuits, SoundedChannel
-from fl.nodes.radio_uplink import RadioRules, RadioUplink
+from fl.nodes.radio_uplink import RadioUplink
 from fl.random_streams import generator
 from fl.uplink.alpha_u import Fixed, PowerSettings
 from fl.uplink.jammer import JammerRole, JammerSettings
@@ -38,7 +39,7 @@ WITHOUT: dict[str, Case] = {
 def measure(name: str) -> dict[str, float]:
     """Mean over uplinks of the largest charged gain, by what is left out."""
     rules = RadioRules(PowerSettings(Fixed(0.01)), JammerSettings(JammerRole.NONE, 1.0), 9.0, 3, diagnosis=False)
-    air = AirFormat(Numerology(), 20_000, confidence=CONFIDENCE, first_quiet_samples=2**21)
+    air = AirFormat(Numerology(), 20_000, confidence=CONFIDENCE, first_quiet_samples=2**22)
     found: dict[str, list[float]] = {case: [] for case in WITHOUT}
     lab = find_lab(name)
     with open_lab(lab, 1) as radios:
