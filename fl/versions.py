@@ -18,6 +18,7 @@ PACKAGES = (
     "scikit-learn",
     "dp-accounting",
     "jinja2",
+    "llvmlite",
     "matplotlib",
     "msgpack",
     "rich",

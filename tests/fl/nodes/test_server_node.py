@@ -14,7 +14,7 @@ from calibration.noise import BoundSource
 from fl.nodes.air_format import AirFormat
 from fl.nodes.coordinator import LEAST_BEYOND, _comparable
 from fl.nodes.link import InProcessLink, Node
-from fl.nodes.messages import Message, Sent, Sound
+from fl.nodes.messages import Check, Message, Sent, Sound
 from fl.nodes.precoding import relative_gain_upper
 from fl.nodes.server import ServerNode
 from fl.nodes.soundings.conversation import Soundings, sound
@@ -73,6 +73,8 @@ class Sounder:
     slot: int
 
     def answer(self, message: Message[Any]) -> Any:
+        if isinstance(message, Check):
+            return None
         assert isinstance(message, Sound)
         return self.radio.send(self.slot, message)
 
