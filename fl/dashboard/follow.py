@@ -100,6 +100,7 @@ class Followed:
             "problems": [f"{name}: {why}" for name, why in sorted(self._problems.items())],
             "damaged_lines": self.learning.damaged,
             "accuracy": number((self._result or {}).get("accuracy")),
+            "score": text(self.learning.last.get("score") or (self._result or {}).get("score") or "accuracy"),
             "loss": number((self._result or {}).get("loss")),
         }
         frame["run"] = {**(self._facts or {}), **status}

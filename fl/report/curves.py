@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from fl.learning.settings import LossName
 from fl.report.inline_svg import inline_svg
 from fl.report.sources import Curve, Study, printable
 from fl.report.statistics import Band, band
@@ -81,26 +82,38 @@ class _Quantity:
     high: float
 
 
-_ACCURACY = _Quantity("accuracy", "test accuracy in %", 100.0, 0.0, 100.0)
-_LOSS = _Quantity("loss", "training loss in nats", 1.0, 0.0, math.inf)
 _EPSILON = _Quantity("epsilon", "epsilon spent, as claimed", 1.0, 0.0, math.inf)
 
 
 def draw_study(study: Study, key: str) -> list[Picture]:
-    """Accuracy against uplinks, against model iterations where those are not the same, training loss, and what was
-    spent where that is finite anywhere.
+    """Accuracy, or what the score is, against uplinks, against model iterations where those are not the same, training
+    loss, and what was spent where that is finite anywhere.
 
     key: unique among the studies of a page.
     """
     if not any(trial.uplinks for curve in study.filled for trial in curve.trials):
         return []
-    wanted = [("accuracy", _ACCURACY, Against.UPLINKS), ("loss", _LOSS, Against.UPLINKS)]
+    score, loss = _score(study), _loss(study)
+    wanted = [("accuracy", score, Against.UPLINKS), ("loss", loss, Against.UPLINKS)]
     steps = {trial.rounds // trial.uplinks for curve in study.filled for trial in curve.trials if trial.uplinks}
     if len(steps) > 1:
-        wanted.insert(1, ("accuracy-iterations", _ACCURACY, Against.ITERATIONS))
+        wanted.insert(1, ("accuracy-iterations", score, Against.ITERATIONS))
     if _means(_panels(study, _EPSILON)).size:
         wanted.append(("epsilon", _EPSILON, Against.UPLINKS))
     return [_draw(study, key, name, quantity, against) for name, quantity, against in wanted]
+
+
+def _score(study: Study) -> _Quantity:
+    score = study.score
+    return _Quantity("accuracy", score.title, score.scale, score.low, score.high)
+
+
+def _loss(study: Study) -> _Quantity:
+    """Own losses have units of their own, and may be negative."""
+    own = {curve.config.local.loss for curve in study.filled} != {LossName.CROSS_ENTROPY}
+    return _Quantity(
+        "loss", "training loss" if own else "training loss in nats", 1.0, -math.inf if own else 0.0, math.inf
+    )
 
 
 def _draw(study: Study, key: str, name: str, quantity: _Quantity, against: Against) -> Picture:
@@ -112,7 +125,7 @@ def _draw(study: Study, key: str, name: str, quantity: _Quantity, against: Again
     with style, matplotlib.rc_context({"svg.hashsalt": f"{key}-{name}"}), warnings.catch_warnings():
         # A name may have letters that the font lacks: a box in the PNG, the letter in the page.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
-        log = quantity is _LOSS and _spans_decades(panels)
+        log = quantity.metric == "loss" and _spans_decades(panels)
         limits = _limits(panels, quantity, log=log)
         drawn = [
             Panel(

@@ -18,6 +18,7 @@ from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.run.config import RunConfig, digest_of
 from fl.run.folder import RunFolder
 from fl.sweep.plan import Point, SweepFolder
+from fl.sweep.score import ACCURACY, Score, score_of
 from hardware.foundation.documents import read_toml
 from phy.errors import AirdpError
 
@@ -53,7 +54,7 @@ class Trial:
     """One run. metrics: a column of metrics.jsonl by name, float64 (uplinks,). senders: clients that sent, (uplinks,).
 
     status: of result.json, or that it is unfinished. model_sha256: None until it has finished. final: accuracy, loss
-    and test_loss of the last model.
+    and test_loss of the last model. score: what its accuracy is (`Target.score`).
     """
 
     number: int
@@ -64,6 +65,7 @@ class Trial:
     ledger: LedgerContents
     status: str
     final: Mapping[str, float]
+    score: str
     model_sha256: str | None
     data_sha256: str
     versions: Mapping[str, Any]
@@ -129,6 +131,11 @@ class Study:
     def filled(self) -> tuple[Curve, ...]:
         """Curves with at least one trial."""
         return tuple(curve for curve in self.curves if curve.trials)
+
+    @property
+    def score(self) -> Score:
+        """What `accuracy` is in its trials."""
+        return score_of(trial.score for curve in self.filled for trial in curve.trials)
 
 
 def read_study(path: Path) -> Study:
@@ -228,7 +235,7 @@ def _read_trial(folder: RunFolder, number: int, planned: RunConfig) -> Trial:
         final = {name: float(last[name]) for name in _FINAL}
         charged, made = (None, None) if result is None else (result["transmissions_charged"], result["uplinks"])
         status, model_sha256 = ("unfinished", None) if result is None else (result["status"], result["model_sha256"])
-        data_sha256 = partition["data_sha256"]
+        data_sha256, score = partition["data_sha256"], str(partition.get("score", ACCURACY))
     except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(
             f"{folder.path} holds a metrics.jsonl, result.json or partition.json that is damaged: {error!r}"
@@ -247,6 +254,7 @@ def _read_trial(folder: RunFolder, number: int, planned: RunConfig) -> Trial:
         ledger=ledger,
         status=str(status),
         final=final,
+        score=score,
         model_sha256=None if model_sha256 is None else str(model_sha256),
         data_sha256=str(data_sha256),
         versions=versions,

@@ -50,7 +50,7 @@ def band(curve: Curve, metric: str) -> Band:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The last model of a curve's trials; accuracy in [0, 1], losses in nats."""
+    """The last model of a curve's trials; accuracy as `Study.score` says, at best 1."""
 
     curve: Curve
     accuracy: Estimate
@@ -79,7 +79,7 @@ def outcome(curve: Curve) -> Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """Final accuracy of A less that of B, trial by trial; estimate in [-1, 1].
+    """Final accuracy of A less that of B, trial by trial.
 
     axis: in which they differ; at: the values of the other axes, which they share. ahead, level: trials in which A is
     better, or both are the same.

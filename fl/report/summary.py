@@ -60,6 +60,7 @@ def as_json(summary: Summary) -> dict[str, Any]:
         "name": study.name,
         "title": study.title,
         "folder": str(study.path),
+        "score": study.score.name,
         "planned_trials": study.planned_trials,
         "missing": list(study.missing),
         "curves": [

@@ -24,13 +24,14 @@ _Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """A trial that is being worked on. accuracy: None until its first uplink of this session."""
+    """A trial that is being worked on. accuracy: None until its first uplink of this session; shown: in words."""
 
     point: Point
     trial: int
     uplinks: int
     uplinks_total: int
     accuracy: float | None
+    shown: str
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Session:
         self.uplinks_at_start = sum(self.uplinks.values())
         # Time and number at the first uplink that this call has seen: starting processes is no measure of the pace.
         self.pace_since: tuple[float, int] | None = None
-        self.running: dict[_Key, float | None] = {}
+        self.running: dict[_Key, tuple[float | None, str]] = {}
         self.vain: dict[_Key, int] = {}
         # Trials that are handed in, with the uplinks that they had made then.
         self.going: dict[_Key, int] = {}
@@ -145,7 +146,8 @@ class Session:
         key = (said["slug"], said["trial"])
         self.uplinks[key] = said["uplink"]
         # Only the start of a trial that goes on has none: what was known of it stays.
-        self.running[key] = self.running.get(key) if said["accuracy"] is None else said["accuracy"]
+        known = (said["accuracy"], said["shown"])
+        self.running[key] = self.running.get(key, known) if said["accuracy"] is None else known
 
     def _tell(self, *, stopping: bool = False) -> None:
         done = sum(self.uplinks.values())
@@ -170,8 +172,9 @@ class Session:
                         uplinks=self.uplinks[slug, trial],
                         uplinks_total=self.points[slug].config.last_uplink,
                         accuracy=accuracy,
+                        shown=shown,
                     )
-                    for (slug, trial), accuracy in list(self.running.items())
+                    for (slug, trial), (accuracy, shown) in list(self.running.items())
                     if (slug, trial) not in self.finished
                 ),
                 remaining_seconds=remaining_seconds,

@@ -7,19 +7,21 @@ from typing import Any
 from fl.errors import RunFolderError
 from fl.sweep.estimate import Estimate
 from fl.sweep.plan import Point, SweepFolder
+from fl.sweep.score import ACCURACY
 
 
 @dataclass(frozen=True)
 class PointSummary:
     """The finished trials of one point.
 
-    accuracy: at the end. epsilon: by accountant, the largest of the trials, under the claimed label; channels and
-    partitions differ by trial.
+    accuracy: at the end; score: what it is (`Target.score`). epsilon: by accountant, the largest of the trials, under
+    the claimed label; channels and partitions differ by trial.
     """
 
     point: Point
     trials: tuple[int, ...]
     accuracy: Estimate
+    score: str
     accountant: str
     epsilon: dict[str, float]
     label: str
@@ -36,6 +38,7 @@ class PointSummary:
             "trials": list(self.trials),
             "accuracy": self.accuracy.mean,
             "accuracy_interval_95": self.accuracy.half,
+            "score": self.score,
             "epsilon": {name: value if math.isfinite(value) else str(value) for name, value in self.epsilon.items()},
             "accountant": self.accountant,
             "label": self.label,
@@ -59,6 +62,7 @@ def _summarise(folder: SweepFolder, point: Point, trials: list[int]) -> PointSum
             point=point,
             trials=tuple(trials),
             accuracy=Estimate.of([float(result["accuracy"]) for result in results]),
+            score=str(first.get("score", ACCURACY)),
             accountant=point.config.privacy.accountant.value,
             epsilon={name: max(float(result["epsilon"][name]) for result in results) for name in first["epsilon"]},
             label=first["label"],

@@ -94,16 +94,17 @@ def _go_on(trial: TrialTask, clock: "_Clock", say: Callable[[dict[str, Any]], No
 
     clock.load(trial.folder)
 
-    def tell(uplink: int, accuracy: float | None) -> None:
-        say({"slug": trial.slug, "trial": trial.number, "uplink": uplink, "accuracy": accuracy})
+    def tell(uplink: int, accuracy: float | None, shown: str) -> None:
+        said = {"slug": trial.slug, "trial": trial.number, "uplink": uplink}
+        say({**said, "accuracy": accuracy, "shown": shown})
 
     def on_uplink(metrics: "UplinkMetrics") -> None:
         clock.save(trial.folder, metrics.uplink)
-        tell(metrics.uplink, metrics.accuracy)
+        tell(metrics.uplink, metrics.accuracy, f"{metrics.score} {metrics.shown.strip()}")
         _check(trial.flag)
 
     checkpoint = trial.folder.load_checkpoint()
-    tell(checkpoint.uplink if checkpoint else 0, None)
+    tell(checkpoint.uplink if checkpoint else 0, None, "")
     # Outside training as well: the number of threads changes the order of sums, and with it the last digits of a loss.
     with single_threaded_torch():
         result = run_experiment(trial.config, trial.folder.path, resume=True, on_uplink=on_uplink)

@@ -7,20 +7,26 @@ from fl.cli.output import LABEL_NOTES, RESULTS, print_json, shown
 from fl.privacy.statement import json_number
 
 if TYPE_CHECKING:
+    from fl.nodes.coordinated import CoordinatedUplink
+    from fl.privacy.clipping import BoundedUpdate
     from fl.run.assemble import Parts
     from fl.run.config import RunConfig
+    from fl.uplink.contract import UplinkPlan
+    from hardware.lab.opened import OpenLab
 
 _TRIED_EPOCHS = 5
 """At most, of the training that is timed; the rest of a client's epochs takes as long."""
+_TRIED_UPLINKS = 3
 
 
 def dry_run(config: "RunConfig", *, as_json: bool) -> int:
-    """Assemble everything, open no radio, write nothing, print."""
+    """Assemble everything, open no radio that is more than memory of this process, write nothing, print."""
     from fl.run.assemble import assemble
 
     few = min(config.local.epochs, _TRIED_EPOCHS)
     parts = assemble(config.model_copy(update={"local": config.local.model_copy(update={"epochs": few})}))
-    facts = {**_plan(config, parts), **_on_the_air(config, parts), **_time(config, parts)}
+    air = _on_the_air(config, parts)
+    facts = {**_plan(config, parts), **air, **_time(config, parts, air.get("air_seconds", 0.0))}
     if as_json:
         numbers = {name: json_number(value) if isinstance(value, float) else value for name, value in facts.items()}
         print_json({"dry_run": True, "name": config.name, **numbers})
@@ -82,8 +88,22 @@ def _on_the_air(config: "RunConfig", parts: "Parts") -> dict[str, Any]:
     }
 
 
-def _time(config: "RunConfig", parts: "Parts") -> dict[str, Any]:
-    """Training alone, from one client of median size that is trained once, thrown away."""
+def _time(config: "RunConfig", parts: "Parts", air_s: float) -> dict[str, Any]:
+    """Of the whole run. Where its time is simulated, or there is no radio, an uplink is tried and thrown away.
+
+    air_s: on the air, which is the least that radios take whose time cannot be simulated.
+    """
+    training_s = _tried_training(config, parts)
+    lab, uplinks = parts.inputs.lab, config.last_uplink
+    if lab is not None and not lab.traits.virtual_time:
+        return {"training_seconds_about": training_s, "run_seconds_at_least": training_s + air_s}
+    first_s, each_s = _tried_uplinks(config, parts)
+    whole_s = training_s + first_s + (uplinks - 1) * each_s + uplinks * _tried_evaluation(parts)
+    return {"training_seconds_about": training_s, "run_seconds_about": whole_s}
+
+
+def _tried_training(config: "RunConfig", parts: "Parts") -> float:
+    """In all uplinks, from one client of median size that is trained once, thrown away."""
     import numpy as np
 
     from fl.learning.settings import LocalMode
@@ -91,17 +111,67 @@ def _time(config: "RunConfig", parts: "Parts") -> dict[str, Any]:
     from fl.random_streams import Stream, generator
 
     client = int(np.argsort(parts.sizes)[len(parts.sizes) // 2])
-    work = parts.local
     with single_threaded_torch():
         for attempt in range(2):
             # The first may compile kernels.
             started = time.perf_counter()
-            work.update(
-                parts.start, parts.clients[client], generator(config.seed, Stream.LOCAL, 0, attempt), origin="a client"
-            )
+            rng = generator(config.seed, Stream.LOCAL, 0, attempt)
+            parts.local.update(parts.start, parts.clients[client], rng, origin="a client")
             seconds = time.perf_counter() - started
     whole = seconds * float(parts.sizes.sum()) / float(parts.sizes[client]) * config.last_uplink
     if config.local.mode is LocalMode.SGD:
         whole *= max(1.0, config.local.epochs / _TRIED_EPOCHS)
-    workers = min(config.local.threads or cores(), len(parts.sizes))
-    return {"training_seconds_about": whole / workers}
+    return whole / min(config.local.threads or cores(), len(parts.sizes))
+
+
+class _Nobody:
+    """Looks on at a tried uplink, and writes nothing."""
+
+    def tap(self, lab: "OpenLab") -> None:
+        """See `Onlooker`."""
+
+    def attach(self, uplink: "CoordinatedUplink") -> None:
+        """See `Onlooker`."""
+
+
+def _stand_in(config: "RunConfig", parts: "Parts", client: int) -> "BoundedUpdate":
+    """What takes as long to send as an update does."""
+    import numpy as np
+
+    from fl.learning.settings import LocalMode
+    from fl.privacy.clipping import clip_update, mean_of_clipped
+
+    norm = config.privacy.clip_norm
+    values = np.full(parts.start.size, norm / (2 * np.sqrt(parts.start.size)), np.float32)
+    if config.local.mode is LocalMode.RECORD:
+        return mean_of_clipped(values, int(parts.sizes[client]), norm)
+    return clip_update(values, norm, origin="a stand-in")
+
+
+def _tried_uplinks(config: "RunConfig", parts: "Parts") -> tuple[float, float]:
+    """Seconds of the first uplink, with all that comes before it, and of each later one."""
+    from fl.uplink.attempts import attempt_uplink
+
+    took = []
+    started = time.perf_counter()
+    with parts.open_uplink(_Nobody()) as uplink:
+        uplink.started("")
+
+        def carry(plan: "UplinkPlan") -> None:
+            updates = ((client, _stand_in(config, parts, client)) for client in plan.senders)
+            aggregate = uplink.exchange(plan, updates, lambda: None)
+            uplink.settled(aggregate.mechanism)
+
+        for number in range(1, 1 + min(_TRIED_UPLINKS, config.last_uplink)):
+            attempt_uplink(uplink, number, config.radio.attempts, carry)
+            took.append(time.perf_counter() - started)
+            started = time.perf_counter()
+    return took[0], sum(took[1:]) / max(1, len(took) - 1)
+
+
+def _tried_evaluation(parts: "Parts") -> float:
+    """Seconds that scoring a model takes."""
+    started = time.perf_counter()
+    for data in (parts.train, parts.test):
+        parts.scores(parts.start, data)
+    return time.perf_counter() - started

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="say what would be sent, for how long and with which epsilon; send nothing",
+        help="say what would be sent, for how long, with which epsilon, and how long the run takes; send nothing",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 

@@ -119,8 +119,7 @@ def sweep_with_progress(
                 if key not in tasks:
                     name = f"  {trial.point.name}, trial {trial.trial}"
                     tasks[key] = bars.add_task(name, total=trial.uplinks_total, state="")
-                accuracy = "" if trial.accuracy is None else f"accuracy {100 * trial.accuracy:.1f} %"
-                bars.update(tasks[key], completed=trial.uplinks, state=accuracy)
+                bars.update(tasks[key], completed=trial.uplinks, state=trial.shown)
 
         return run_sweep(plan, out, jobs=jobs, cluster=cluster, resume=resume, on_progress=on_progress)
 
@@ -148,25 +147,28 @@ def _print(folder: "SweepFolder", plan: "SweepPlan", *, as_json: bool) -> None:
     from rich.table import Table
 
     from fl.sweep.estimate import LEAST_TRIALS
+    from fl.sweep.score import score_of
 
+    score = score_of(summary.score for summary in summaries)
+    unit = " %" if score.unit else ""
     table = Table("point", title=plan.title, title_justify="left")
-    for column in ("trials", "test accuracy", "epsilon", "delta"):
+    for column in ("trials", f"test {score.name}", "epsilon", "delta"):
         table.add_column(column, justify="right")
     table.add_column("label, accountant, neighbours")
     for summary in summaries:
         accuracy = summary.accuracy
-        spread = "" if accuracy.half is None else f" ± {100 * accuracy.half:.2f}"
+        spread = "" if accuracy.half is None else f" ± {score.number(accuracy.half)}"
         table.add_row(
             summary.point.name,
             str(len(summary.trials)),
-            f"{100 * accuracy.mean:.2f}{spread} %",
+            f"{score.number(accuracy.mean)}{spread}{unit}",
             shown(summary.epsilon[summary.accountant]),
             f"{summary.delta:g}",
             f"{summary.label}, {summary.accountant}, {summary.neighbours}",
         )
     RESULTS.print(table)
     RESULTS.print(
-        f"accuracy: mean, and from {LEAST_TRIALS} trials on the 95 % interval of the mean; "
+        f"{score.name}: mean, and from {LEAST_TRIALS} trials on the 95 % interval of the mean; "
         "epsilon: the largest of the trials",
         soft_wrap=True,
     )

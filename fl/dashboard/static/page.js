@@ -77,13 +77,16 @@ function plot(id, series, data, options = {}) {
   plots[id].fit = fit;
 }
 
+const scoreName = () => seen.run.score || "accuracy";
 function drawLearning() {
   if (!seen.rows.length) return;
   const x = column("uplink"), few = x.length < 40;
   const line = (label, stroke, more = {}) => ({ label, stroke: colour(stroke), points: { show: few, size: 4 }, ...more });
-  const percent = column("accuracy").map(v => v === null ? null : 100 * v);
-  plot("plot-accuracy", [line("test accuracy", "blue")], [x, percent],
-    { x: "uplink", y: "%", whole: true, range: (u, low, high) => low === null ? [0, 100] : [Math.max(0, Math.min(low - 3, high - 8)), Math.min(100, high + 3)] });
+  // A share of right answers is a percentage; R² stands as it is, and may be below 0.
+  const name = scoreName(), whole = name === "accuracy", score = column("accuracy").map(v => v === null || !whole ? v : 100 * v);
+  plot("plot-accuracy", [line(`test ${name}`, "blue")], [x, score], whole
+    ? { x: "uplink", y: "%", whole: true, range: (u, low, high) => low === null ? [0, 100] : [Math.max(0, Math.min(low - 3, high - 8)), Math.min(100, high + 3)] }
+    : { x: "uplink", y: name, whole: true });
   plot("plot-loss", [line("training", "blue"), line("test", "orange", { dash: [6, 3] })],
     [x, column("loss"), column("test_loss")], { x: "uplink", y: "loss", whole: true });
   const { budget_epsilon: budget, target_epsilon: target, label } = seen.run;
@@ -101,7 +104,10 @@ function drawLearning() {
 
 function drawTiles() {
   const { run } = seen, accuracy = last("accuracy") ?? run.accuracy, loss = last("loss") ?? run.loss;
-  put("accuracy", accuracy === null || accuracy === undefined ? "–" : `${(100 * real(accuracy)).toFixed(2)} %`, accuracy);
+  const name = scoreName(), known = finite(accuracy) !== null;
+  put("accuracy", name !== "accuracy" ? shown(accuracy) : known ? `${(100 * real(accuracy)).toFixed(2)} %` : "–", accuracy);
+  put("score-name", `Test ${name}`);
+  put("score-title", name === "accuracy" ? "Accuracy" : name);
   put("loss", shown(loss), loss);
   put("loss-note", seen.rows.length ? `test ${shown(last("test_loss"))}` : "");
   const made = last("uplink") ?? 0;

@@ -30,9 +30,22 @@ def test_a_dry_run_says_what_would_be_and_writes_nothing(
     # 64-4-10: 64*4 + 4 + 4*10 + 10.
     assert (facts["coordinates"], facts["uplinks"], facts["epsilon"]) == (310, 3, 5.0)
     assert "paper-claim" in facts["epsilon_is_for"]
-    assert facts["training_seconds_about"] > 0
+    # Both have no air but this process's: uplinks were tried.
+    assert facts["run_seconds_about"] > facts["training_seconds_about"] > 0
     assert ("air_seconds" in facts) == (config == "loopback")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_of_radios_in_real_time_tries_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """And of records, whose stand-ins must be what the uplink accepts for them."""
+    assert (
+        main(["run", "loopback", *SMALL, "--lab", "pluto", "--set", "partition.clients=2", "--dry-run", "--json"]) == 0
+    )
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["run_seconds_at_least"] == pytest.approx(facts["training_seconds_about"] + facts["air_seconds"])
+    assert "run_seconds_about" not in facts
+    assert main(["run", "quickstart", *SMALL, "--set", "local.mode=record", "--dry-run", "--json"]) == 0
+    assert "record" in json.loads(capsys.readouterr().out)["epsilon_is_for"]
 
 
 def test_a_dry_run_of_a_thousand_million_epochs_ends(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,11 @@ from selenium import webdriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from fl.dashboard.beside import page_beside
+from fl.run import run
 from fl.run.folder import RunFolder
 from hardware.foundation.child_processes import child_environment
 from tests.conftest import START
+from tests.fl.own.regressions import regression_settings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -249,6 +251,18 @@ def test_during_a_run_over_virtual_plutos(browser: Browser, tmp_path: Path) -> N
     with page_beside(folder, "127.0.0.1:0") as url:
         show(browser, url)
         assert_shows(browser, folder)
+
+
+def test_a_score_that_is_no_percentage(browser: Browser, tmp_path: Path) -> None:
+    folder = run("quickstart", tmp_path / "run", overrides=regression_settings(tmp_path)).out
+    with page_beside(folder, "127.0.0.1:0") as url:
+        show(browser, url)
+        last = RunFolder(folder).metrics()[-1]
+        wait_for(browser, lambda: value(browser, "#accuracy") == last["accuracy"])
+        assert text(browser, "#score-name") == "Test R²"
+        assert float(text(browser, "#accuracy").replace("\u2212", "-")) == pytest.approx(last["accuracy"], rel=1e-3)
+        assert "test R²" in text(browser, "#card-accuracy")
+        assert "%" not in text(browser, "#card-accuracy")
 
 
 def test_no_process_stays_when_a_run_is_killed(tmp_path: Path) -> None:
