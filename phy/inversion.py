@@ -126,13 +126,15 @@ def invert_everywhere(response: NDArray[np.complex128], numerology: Numerology) 
     inside = np.fft.fftshift(window(numerology) > 0)
     known = np.fft.fftshift(response)[inside]
     values = 1.0 / np.where(np.abs(known) < _SMALLEST_CHANNEL, _SMALLEST_CHANNEL, known)
-    places = np.flatnonzero(inside)
-    size = inside.size
-    # Around the circle, because the bridge passes the Nyquist frequency.
-    ends = np.concatenate([places[-1:] - size, places, places[:1] + size])
-    around = np.concatenate([values[-1:], values, values[:1]])
-    every = np.arange(size)
-    bridged = np.interp(every, ends, around.real) + 1j * np.interp(every, ends, around.imag)
+    size, places = inside.size, np.flatnonzero(inside)
+    bridged = np.empty(size, np.complex128)
+    bridged[places] = values
+    # Around the circle, because the bridge passes the Nyquist frequency. By size and angle, the shorter way round: a
+    # line between two opposite values would pass through nothing.
+    gap = np.arange(places[-1] + 1, places[0] + size) % size
+    way = np.arange(1, gap.size + 1) / (gap.size + 1)
+    sizes, turn = np.abs(values[[-1, 0]]), np.angle(values[0] * values[-1].conj())
+    bridged[gap] = (sizes[0] + way * (sizes[1] - sizes[0])) * np.exp(1j * (np.angle(values[-1]) + way * turn))
     return _cut(np.fft.ifftshift(bridged), numerology)
 
 

@@ -7,7 +7,8 @@ So a burst is shortened before the filter, where it is what shall arrive: a proj
 further apart. The filter makes of samples of at most c samples of at most c sum |g|: with c = 1/sum |g| nothing
 reaches full scale, whatever the update.
 
-*Rounding.* Dithered, and charged: `fl.privacy.converters`.
+*Rounding.* Dithered, and charged: `fl.privacy.converters`. A jammer's noise is rounded too, and must be some steps of
+its converter that are not too coarse where they arrive: `fl.privacy.coarse_noise`.
 
 *Image.* A mixer adds a * x* to what is sent. Of a payload s(f), at f and -f, there arrive, with m(f) = A(f) H(f),
 
@@ -33,10 +34,12 @@ from fl.nodes.precoding import (
     noise_gain_lower,
     noise_gains_lower,
     noise_inverse,
+    noise_unevenness,
     relative_gain_upper,
 )
 from fl.nodes.soundings.errors import error_bound
 from fl.nodes.soundings.image import image_response
+from fl.privacy.coarse_noise import least_sent_std
 from fl.privacy.converters import choose_dither, gain_excess, rounding_distance, tail_delta
 from hardware.radio.contract import Radio
 from phy.dither import Dither, headroom
@@ -82,6 +85,20 @@ def rounding_of(
     samples = air.payload_numerology.symbol_samples * air.grid.symbols + 2 * reach
     gain = _scene(state, air, circuits, noise_std_real)["gain"]
     return Rounding(rounding_distance(circuits.step, samples, gain) / alpha_u, tail_delta(samples))
+
+
+def least_jamming(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> float:
+    """Smallest alpha_CJ whose noise is still Gaussian when it was rounded; 0 where nothing is, infinite where none is.
+
+    alpha_CJ is the largest amplitude that the jammer's filter makes of its noise; the smallest decides here.
+    """
+    if circuits.step is None:
+        return 0.0
+    frame = air.payload
+    samples = frame.jamming_slice.stop - frame.jamming_slice.start
+    gain = _arriving_gain(state, air, circuits)
+    least = least_sent_std(circuits.step, noise_std_real=noise_std_real, gain=gain, samples=samples)
+    return least * noise_unevenness(state, air)
 
 
 def dither_for(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> Dither | None:
@@ -184,8 +201,12 @@ def peak_limit(state: SoundedChannel, step: float | None, dither: Dither | None)
 
 def _scene(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> dict[str, float]:
     """h, G and noise of `fl.privacy.converters`. The image of a level arrives too."""
-    gain = float(channel_gains_upper(state, air).max() + image_upper(state, air, circuits.image).max())
+    gain = _arriving_gain(state, air, circuits)
     return {"gain": gain, "inverse_gain": 1.0 / state.weakest_gain, "noise_std_real": noise_std_real}
+
+
+def _arriving_gain(state: SoundedChannel, air: AirFormat, circuits: Circuits) -> float:
+    return float(channel_gains_upper(state, air).max() + image_upper(state, air, circuits.image).max())
 
 
 def _mirrored(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ from fl.nodes.messages import (
     Transmit,
     Withdraw,
 )
-from fl.nodes.noise_sizing import NoiseSizing, weakest_gains
+from fl.nodes.noise_sizing import IDEAL, NoiseSizing, weakest_gains
 from fl.nodes.soundings.conversation import NoiseCheck, Soundings, sound
 from fl.nodes.stage import Stage, block_number
 from fl.privacy.conditions import View
@@ -116,9 +116,9 @@ class Coordinator:
         soundings = _comparable(soundings, state)
         clients = soundings.states[: len(self.weights)]
         circuits = self.link.ask_all([(name, DescribeCircuits()) for name in self.cast.transmitters])
-        image = 0.0 if place is None else circuits[place].image
+        own = IDEAL if place is None else circuits[place]
         alpha_u, jamming = self.sizing.choose(
-            uplink, clients, soundings.sigma.noise_std_real, state, circuits[: len(self.weights)], image
+            uplink, clients, soundings.sigma.noise_std_real, state, circuits[: len(self.weights)], own
         )
         silent = turn if jamming.needed else None
         block = block_number(uplink, attempt)
@@ -229,6 +229,7 @@ class Coordinator:
                 jams=jamming.needed,
                 # Of tails the longest burst's are all: a neighbour changes one client's.
                 rounding=max(decision.rounding.delta for decision in sending),
+                soundings=attempt + 1,
             ),
             rounding=max(decision.rounding.distance for decision in sending),
         )
@@ -290,21 +291,21 @@ class Coordinator:
         of every symbol: was the jammer there all the time? Where it was not, none of its noise counts.
         """
         mechanism, before, guards = current.mechanism, current.soundings.noise, received.guards
+        # The converter's part of what is heard stays as it was, and does not count.
+        rounding = rounding_var_real(before.converter_step)
         if guards.ci[1] < before.ci[0]:
-            # The converter's part of what is heard stays as it was, and does not count.
-            rounding = rounding_var_real(before.converter_step)
             share = max(guards.pooled_lower - rounding, 0.0) / (before.noise_var_real - rounding)
             mechanism = _with_noise(mechanism, mechanism.noise_std_real * math.sqrt(share))
         if current.jammer is None:
             return mechanism
         planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
-        if self._faltered(received, planned_var):
+        if self._faltered(received, planned_var + rounding):
             return mechanism.without_jammer()
         if received.margins is None:
             return mechanism.without_jammer()
-        if received.margins.ci[1] < planned_var:
-            share = math.sqrt(received.margins.pooled_lower / planned_var)
-            return replace(mechanism, sigma=mechanism.sigma * share)
+        if received.margins.ci[1] - rounding < planned_var:
+            share = max(received.margins.pooled_lower - rounding, 0.0) / planned_var
+            return replace(mechanism, sigma=mechanism.sigma * math.sqrt(share))
         return mechanism
 
     def _faltered(self, received: Received, planned_var: float) -> bool:
@@ -323,12 +324,13 @@ class Coordinator:
         return False
 
 
-def bounds_of(air: AirFormat, senders: int, *, jams: bool, rounding: float) -> Bounds:
+def bounds_of(air: AirFormat, senders: int, *, jams: bool, rounding: float, soundings: int = 1) -> Bounds:
     """What gains and sigma of an uplink rest on, and how likely each may fail at the agreed confidence.
 
-    rounding: what of delta the tails of rounding take, see `fl.privacy.converters`.
+    rounding: what of delta the tails of rounding take, see `fl.privacy.converters`. soundings: of this uplink, the ones
+    that were given up included: what was measured had its part in that, and any of them may have failed.
     """
-    failure, jammers = 1.0 - air.confidence, int(jams)
+    failure, jammers = soundings * (1.0 - air.confidence), int(jams)
     bounds = {"noise": 1, "client gains": senders, "client images": senders, "jammer gain": jammers}
     bounds["jammer image"] = jammers
     if air.gain_margin > 1.0 or air.measures_level:

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
-from fl.nodes.circuits import charged_gain_upper, noise_kept
+from fl.nodes.circuits import charged_gain_upper, least_jamming, noise_kept
 from fl.nodes.messages import Circuits, SoundedChannel
 from fl.nodes.precoding import noise_gain
 from fl.uplink.alpha_u import PowerSettings, UplinkState, choose_alpha_u
@@ -16,6 +17,8 @@ from fl.uplink.jammer import SILENT, JammerPlan, JammerSettings, reachable_alpha
 from fl.uplink.modes import Backoff
 
 _PASSES = 3
+IDEAL = Circuits()
+"""Of a transmitter that rounds nothing and makes no image."""
 
 
 def weakest_gains(clients: Sequence[SoundedChannel]) -> NDArray[np.complex128]:
@@ -39,19 +42,23 @@ class NoiseSizing:
         noise_std_real: float,
         jammer: SoundedChannel | None,
         circuits: Sequence[Circuits] | None = None,
-        jammer_image: float | None = 0.0,
+        jammer_circuits: Circuits = IDEAL,
     ) -> tuple[float, JammerPlan]:
         """alpha_u and the jammer's plan, such that the *measured* worst case meets the target.
 
         clients: their channels, in the order of the weights. circuits: theirs too, None where they are ideal.
         noise_std_real: lower bound on the receiver's own noise. jammer: the channel of the one who is to jam, None
-        where nobody is; jammer_image: `Circuits.image` of it. Where it cannot reach the noise that is needed, alpha_u
-        is lowered until it can.
+        where nobody is; jammer_circuits: its own. Where it cannot reach the noise that is needed, alpha_u is lowered
+        until it can; where so little is needed that its converter would make a grid of it, it sends more.
 
         The ledger will charge each client with the upper bound of its gain, so sigma is sized for the largest of these
         bounds. They depend on alpha_u through the back-off, hence the few passes; what is charged is exact in any case.
         """
         margin = 1.0
+        gain, least = 0.0, 0.0
+        if jammer is not None:
+            gain = noise_kept(jammer, self.air, jammer_circuits.image) * noise_gain(jammer, self.air)
+            least = least_jamming(jammer, self.air, jammer_circuits, noise_std_real)
         bounds = self._gain_bounds(clients, noise_std_real, circuits or [Circuits()] * len(clients))
         for _ in range(_PASSES):
             limits = np.full(len(self.weights), self.air.energy_limit)
@@ -59,8 +66,8 @@ class NoiseSizing:
             alpha_u = choose_alpha_u(self.power.alpha_u, state)
             plan = SILENT
             if jammer is not None:
-                gain = noise_kept(jammer, self.air, jammer_image) * noise_gain(jammer, self.air)
                 alpha_u, plan = self._jam(alpha_u, noise_std_real, gain, margin)
+                plan = self._above_steps(plan, least)
             margin = max(1.0, *self._backed_off(bounds, clients, alpha_u))
         return alpha_u, plan
 
@@ -70,6 +77,18 @@ class NoiseSizing:
         alpha_u = reachable_alpha_u(alpha_u, **needed, **reach)
         factor, factor_on = self.jammer.factor, self.jammer.factor_on
         return alpha_u, size_jammer(alpha_u=alpha_u, factor=factor, factor_on=factor_on, **needed, **reach)
+
+    def _above_steps(self, plan: JammerPlan, least: float) -> JammerPlan:
+        """The plan, with so much noise that rounding leaves it what it is."""
+        if not plan.needed or plan.alpha >= least:
+            return plan
+        if least > self.air.jamming_limit:
+            raise PrivacyError(
+                "a step of the jammer's converter arrives so far above the receiver's noise that its own noise would "
+                "be a grid with gaps, and hide nothing: no client may send; lower the jammer's tx_gain_db or the ps's "
+                "rx_gain_db, or use more bits"
+            )
+        return replace(plan, alpha=least)
 
     def _gain_bounds(
         self, clients: Sequence[SoundedChannel], noise_std_real: float, circuits: Sequence[Circuits]

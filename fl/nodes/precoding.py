@@ -103,6 +103,14 @@ def noise_gain(state: SoundedChannel, air: AirFormat) -> float:
     return noise_gain_lower(state, air) / largest
 
 
+def noise_unevenness(state: SoundedChannel, air: AirFormat) -> float:
+    """Largest over smallest amplitude that the noise's filter makes of it, over all frequencies; infinite at worst."""
+    if state.flat is not None:
+        return 1.0
+    gains = noise_inverse(state, air).gains
+    return BETWEEN**2 * float(gains.max() / gains.min()) if gains.min() > 0.0 else math.inf
+
+
 @lru_cache(maxsize=128)
 def noise_inverse(state: SoundedChannel, air: AirFormat) -> ChannelInverse:
     """The filter that undoes the channel for noise, were it as weak at each frequency as its measurement allows.

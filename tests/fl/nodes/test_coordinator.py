@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from calibration.noise import measure_noise
 from fl.errors import ConfigError
+from fl.nodes.air_format import AirFormat
 from fl.nodes.link import InProcessLink
 from fl.nodes.messages import Check, JammingDecision, JammingOrder, Message, Receive, Received, Withdraw
 from fl.nodes.radio_uplink import RadioUplink
+from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.uplink.jammer import JammerRole
 from hardware.radio.errors import HardwareError
-from tests.fl.nodes.radios import lab_of, nothing, opened, power_of, sent_by, updates_of
+from phy.fading import circular_noise
+from tests.fl.nodes.radios import NUMEROLOGY, SYMBOL, lab_of, nothing, opened, power_of, sent_by, updates_of
 
 SHORT: dict[str, Any] = {"quiet_samples": 8192, "sounding_symbols": 8}
 
@@ -191,3 +196,50 @@ def test_noise_that_nobody_asked_the_jammer_for_is_not_counted_on() -> None:
 def test_a_node_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="there is no node 'client-9': there are a, b"):
         InProcessLink({"a": object(), "b": object()}).ask("client-9", Message())  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("heard", "counted"), [(1.0, 1.0), (0.9, 0.9)])
+def test_what_the_receivers_converter_adds_beside_a_payload_does_not_count(heard: float, counted: float) -> None:
+    """Margins have 0.9 of the planned noise, and rounding makes up for what is missing: 10 % of it, as where the noise
+    is 0.9 steps. What is heard is what there is, plus that."""
+    step, planned = 1e-3, 10.0 * (1e-3) ** 2 / 12.0
+    rounding = step**2 / 12.0
+    air = AirFormat(NUMEROLOGY, SYMBOL)
+    rng = np.random.default_rng(1)
+
+    def noise(var_real: float) -> Any:
+        return replace(measure_noise(circular_noise(2**19, var_real, rng), NUMEROLOGY, 0.999), converter_step=step)
+
+    mechanism = RoundMechanism(
+        uplink=1,
+        received_gains=(1.0,),
+        sigma=planned**0.5,
+        sigma_origin=SigmaOrigin.MEASURED,
+        record_bounded=False,
+        clip_norm=1.0,
+        alpha_u=1.0,
+        alpha_cj=1.0,
+        jammer_gain=0.5 * planned**0.5,
+        noise_std_real=(0.75 * planned) ** 0.5,
+    )
+    quiet = noise(0.75 * planned + rounding)
+    empty = np.full(8, heard * planned + rounding)
+    received: Any = SimpleNamespace(
+        guards=quiet, margins=noise(heard * planned + rounding), empty_var_real=empty, empty_cells=60
+    )
+    current: Any = SimpleNamespace(mechanism=mechanism, soundings=SimpleNamespace(noise=quiet), jammer="jammer")
+    with opened(lab_of(), air.coordinates) as uplink:
+        accounted = uplink.coordinator.account(current, received)
+    assert accounted.alpha_cj == 1.0
+    if counted == 1.0:
+        assert accounted == mechanism
+    else:
+        assert accounted.sigma**2 / planned == pytest.approx(counted, abs=0.01)
+
+
+def test_soundings_that_were_given_up_may_have_failed_too() -> None:
+    """What was measured decides which plan is sent: a third attempt is charged with the bounds of three."""
+    with opened(lab_of(), 1000, **SHORT) as uplink:
+        once, thrice = (dict(uplink.plan(1, attempt).mechanism.bounds or ()) for attempt in (0, 2))
+    assert once["client gains"] == pytest.approx(5 * (1 - uplink.air.confidence))
+    assert thrice == {name: pytest.approx(3 * failure) for name, failure in once.items()}

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
-from fl.nodes.messages import FlatChannel, SoundedChannel
+from fl.nodes.messages import Circuits, FlatChannel, SoundedChannel
 from fl.nodes.noise_sizing import NoiseSizing, weakest_gains
 from fl.nodes.precoding import ESTIMATOR_BIAS, OUT_OF_BAND
 from fl.uplink.alpha_u import AlphaU, Fixed, ForNoise, Largest, PowerSettings
@@ -97,6 +98,21 @@ def test_noise_that_is_enough_needs_no_jammer() -> None:
     assert (alpha_u, jammer.needed) == (0.1, False)
     # Enough for gains of exactly 1, which nobody has measured.
     assert sizing().choose(1, CLIENTS, 0.1 * 0.05 * 1.0001, flat(0.8))[1].needed
+
+
+def test_a_jammer_sends_no_less_than_rounding_leaves_gaussian() -> None:
+    """Hardly any noise is missing: it sends some steps of its converter, more than it is asked for, and all of it
+    counts. Where a step arrives above the receiver's noise no noise is enough, and nobody may send."""
+    nearly, step = 0.1 * 0.05 * WORST * (1 - 1e-6), 1 / 2047
+    _, ideal = sizing().choose(1, CLIENTS, nearly, flat(0.8))
+    _, rounded = sizing().choose(1, CLIENTS, nearly, flat(0.8), jammer_circuits=Circuits(step))
+    assert 0 < ideal.alpha < 0.1 * step
+    assert 1.2 * step < rounded.alpha < 2 * step
+    assert rounded.gain == ideal.gain
+    plenty = sizing().choose(1, CLIENTS, NOISE_STD, flat(0.8))
+    assert sizing().choose(1, CLIENTS, NOISE_STD, flat(0.8), jammer_circuits=Circuits(step)) == plenty
+    with pytest.raises(PrivacyError, match="a grid with gaps"):
+        sizing().choose(1, CLIENTS, NOISE_STD, flat(0.8), jammer_circuits=Circuits(1 / 127))
 
 
 @pytest.mark.parametrize(("gain", "relative_std"), [(0.01, 0.0), (0.8, 10.0)], ids=["far", "lost in noise"])
