@@ -45,7 +45,7 @@ def _meaning(validation: Validation) -> str:
 
 def _name(found: Finding | PartFinding) -> str:
     if isinstance(found, PartFinding):
-        return f"the {found.part.value} of {found.client} ({found.scope.value})"
+        return f"the {found.part.value} of {found.client} ({found.where})"
     return f"{found.view.value} of {found.client} ({found.direction.value})"
 
 
@@ -98,7 +98,7 @@ def _section(validation: Validation, client: ClientValidation, picture: Path) ->
             found.refutes(level),
             (
                 found.part.value,
-                found.scope.value,
+                found.where,
                 f"{found.claimed:.4g}",
                 f"{found.measured:.4g}",
                 _interval(found.interval(), ".4g"),

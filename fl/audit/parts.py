@@ -12,7 +12,12 @@ of another. So each is attacked alone, over all uplinks, without any knowledge o
 A claim is about every subcarrier at once: it is refuted by one that is too quiet, or too loud. Each part is looked at
 in three scopes. `all`: the mean over the subcarriers. `eighth`: the mean over those that were worst in every other
 uplink, measured in the uplinks between, so that having looked for them costs nothing. `one`: the worst single one, at
-a level divided by their number.
+a level divided by their number. Where several jam in turn each of them answers for its own noise besides.
+
+A jammer whose mixer makes an image sends noise that is not circular: quieter in one direction of a frequency and its
+opposite than in the other, while the power at both is what it should be. So `direction` looks at (Z(f), Z*(-f)) of the
+margins, in units of the guards': what the receiver's own mixer does to both drops out. The quietest directions of the
+worst eighth of all pairs are chosen in every other uplink, and measured in those between.
 
 Every uplink is measured in units of its own claim. Powers of noise on one subcarrier are then exponential with means
 of 1 or more where the claim holds, and n of them have a mean below 1 - z/sqrt(n) with the probability Phi(-z) at most
@@ -22,7 +27,7 @@ crosstalk, adds to the measured noise, and takes nothing from the measured gain:
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -30,15 +35,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from fl.nodes.air_format import PAYLOAD_SYMBOL, AirFormat
-from fl.privacy.mechanism import RoundMechanism
-from phy.inversion import band_numerology
-from phy.modem import demodulate
+from fl.audit.looks import Look
+from fl.nodes.air_format import PAYLOAD_SYMBOL
 
-_EDGE = 3
-"""Outermost subcarriers of the band that are left out: into them less noise from beyond may leak."""
 _SHARE = 8
 """One in so many subcarriers is among the worst."""
+_FEWEST = 4
+"""Uplinks of one jammer from which on it is looked at for itself."""
 
 
 class Part(StrEnum):
@@ -51,11 +54,12 @@ class Part(StrEnum):
 
 
 class Scope(StrEnum):
-    """Over which subcarriers; `algebra`: over all directions, by linear algebra."""
+    """Over which subcarriers; `direction`: of pairs of them; `algebra`: over all directions, by linear algebra."""
 
     ALL = "all"
     EIGHTH = "eighth"
     ONE = "one"
+    DIRECTION = "direction"
     ALGEBRA = "algebra"
 
 
@@ -63,7 +67,8 @@ class Scope(StrEnum):
 class PartFinding:
     """One part in one scope. claimed: as an amplitude. ratio: measured over claimed, squared where it is noise.
 
-    std: of the ratio, relative to it for noise. among: subcarriers of which this is the worst.
+    std: of the ratio, relative to it for noise. among: subcarriers of which this is the worst. jammer: whose noise it
+    is, where several take turns.
     """
 
     client: str
@@ -73,6 +78,12 @@ class PartFinding:
     ratio: float
     std: float
     among: int = 1
+    jammer: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The scope, and of whose noise."""
+        return self.scope.value if self.jammer is None else f"{self.scope.value}, {self.jammer}"
 
     @property
     def is_noise(self) -> bool:
@@ -117,66 +128,8 @@ class PartFinding:
             "claimed": self.claimed,
             "measured": self.measured,
             "ci": list(self.interval()),
+            **({} if self.jammer is None else {"jammer": self.jammer}),
         }
-
-
-@dataclass(frozen=True)
-class Look:
-    """What one uplink shows, in units of what its account claims.
-
-    guards, margins: mean power of noise by subcarrier (B,), over `guard_blocks` and `margin_blocks` blocks. cells: the
-    payload's (symbols, U), with noise of variance 1 on either axis. sent: what arrives in them at most (symbols, U).
-    """
-
-    guards: NDArray[np.float64]
-    guard_blocks: int
-    margins: NDArray[np.float64]
-    margin_blocks: int
-    cells: NDArray[np.complex64]
-    sent: NDArray[np.complex64]
-    mechanism: RoundMechanism
-    gain: float
-
-
-def look(
-    samples: NDArray[np.complex64],
-    mechanism: RoundMechanism,
-    air: AirFormat,
-    update: NDArray[np.float64],
-    weight: float,
-    client: int,
-) -> Look:
-    """From a capture of the whole frame, in which client number `client` sent `update` (d,) in units of tau."""
-    frame = air.payload
-    guards = _blocks(samples, air, frame.leading_quiet_slice, frame.trailing_quiet_slice)
-    margins = _blocks(samples, air, frame.leading_margin_slice, frame.trailing_margin_slice)
-    std = mechanism.sigma * mechanism.alpha_u
-    gain = mechanism.received_gains[client]
-    payload = np.ascontiguousarray(samples[frame.payload_slice])
-    return Look(
-        guards=_power(guards, air) / (2.0 * mechanism.noise_std_real**2),
-        guard_blocks=guards.shape[0],
-        margins=_power(margins, air) / (2.0 * std**2),
-        margin_blocks=margins.shape[0],
-        cells=demodulate(payload, air.payload_numerology) / np.float32(std),
-        sent=air.grid.to_cells(update.astype(np.float32)) * np.float32(weight * gain / mechanism.sigma),
-        mechanism=mechanism,
-        gain=gain,
-    )
-
-
-def _blocks(samples: NDArray[np.complex64], air: AirFormat, *places: slice) -> NDArray[np.complex64]:
-    """Whole FFT lengths (blocks, N) in which nothing that comes late is left."""
-    size = air.numerology.fft_size
-    pieces = [samples[place][air.gap_samples :] for place in places]
-    return np.concatenate([piece[: piece.size // size * size].reshape(-1, size) for piece in pieces])
-
-
-def _power(blocks: NDArray[np.complex64], air: AirFormat) -> NDArray[np.float64]:
-    """Mean |z|^2 at the band's subcarriers. Carrier leakage is in the bin 0 alone, because blocks are not windowed."""
-    bins = band_numerology(air.numerology).used_bins[_EDGE:-_EDGE]
-    spectrum = np.fft.fft(blocks, axis=1, norm="ortho")[:, bins]
-    return np.asarray(np.mean(np.abs(spectrum) ** 2, axis=0, dtype=np.float64))
 
 
 def over_the_band(looks: Sequence[Look]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -196,11 +149,16 @@ def part_findings(
     own = _rms([mechanism.noise_std_real for mechanism in mechanisms])
     sigma = _rms([mechanism.sigma for mechanism in mechanisms])
     gain = float(np.mean([seen.gain for seen in looks]))
-    guards, margins = np.stack([seen.guards for seen in looks]), np.stack([seen.margins for seen in looks])
+    guards = np.stack([seen.guards for seen in looks])
     found = [
         *_quiet(client, Part.RECEIVER, own, *_halves(guards, looks[0].guard_blocks)),
-        *_quiet(client, Part.NOISE, sigma, *_halves(margins, looks[0].margin_blocks)),
+        *_noise(client, looks),
     ]
+    jammers = sorted({seen.jammer for seen in looks if seen.jammer is not None})
+    for jammer in jammers if len(jammers) > 1 else []:
+        own_looks = [seen for seen in looks if seen.jammer == jammer]
+        if len(own_looks) >= _FEWEST:
+            found += [replace(part, jammer=jammer) for part in _noise(client, own_looks)]
     if coherent:
         searched, tested = (_Response.of(looks[first::2]) for first in (0, 1))
         halves = np.stack([searched.noise, tested.noise])
@@ -208,6 +166,38 @@ def part_findings(
         found += _loud(client, gain, searched, tested)
     found += [PartFinding(client, Part.GAIN, Scope.ALGEBRA, bound, true / bound, 0.0) for bound, true in algebra]
     return found
+
+
+def _noise(client: str, looks: Sequence[Look]) -> list[PartFinding]:
+    """What the margins show of sigma."""
+    sigma = _rms([seen.mechanism.sigma for seen in looks])
+    found = _quiet(
+        client, Part.NOISE, sigma, *_halves(np.stack([seen.margins for seen in looks]), looks[0].margin_blocks)
+    )
+    if looks[0].margin_pairs.size and looks[0].mechanism.alpha_cj > 0.0:
+        found.append(_quietest_direction(client, sigma, looks))
+    return found
+
+
+def _quietest_direction(client: str, sigma: float, looks: Sequence[Look]) -> PartFinding:
+    """v^H M v / v^H G v times the mean diagonal of G, with M and G of margins and guards: the noise that there is in a
+    direction v, in which a receiver's mixer changes both alike. Its variance is 1/n of M, and 1/(2 n) of G."""
+    margins, guards = (
+        [np.mean([getattr(seen, name) for seen in looks[first::2]], axis=0) for first in (0, 1)]
+        for name in ("margin_pairs", "guard_pairs")
+    )
+    factors = np.linalg.inv(np.linalg.cholesky(guards[0]))
+    quietness, vectors = np.linalg.eigh(factors @ margins[0] @ factors.conj().swapaxes(1, 2))
+    level = np.trace(guards[0], axis1=1, axis2=2).real
+    worst = np.argsort(quietness[:, 0] * level)[: max(1, len(level) // _SHARE)]
+    directions = np.einsum("pji,pj->pi", factors.conj(), vectors[:, :, 0])[worst]
+    loud, own = (
+        np.einsum("pi,pij,pj->p", directions.conj(), pairs[1][worst], directions).real for pairs in (margins, guards)
+    )
+    ratios = loud / own * np.trace(guards[1][worst], axis1=1, axis2=2).real / 2.0
+    tested = len(looks[1::2])
+    each = 1.0 / (tested * looks[0].margin_blocks) + 0.5 / (tested * looks[0].guard_blocks)
+    return PartFinding(client, Part.NOISE, Scope.DIRECTION, sigma, float(ratios.mean()), math.sqrt(each / worst.size))
 
 
 def _halves(powers: NDArray[np.float64], blocks: int) -> tuple[NDArray[np.float64], tuple[int, int]]:

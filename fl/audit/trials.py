@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fl.audit.attack import CLIP_NORM, Attack
 from fl.audit.jamming import jammer_covariance
-from fl.audit.parts import Look, look
+from fl.audit.looks import Look, look
 from fl.audit.paths import Path, Window, learn_paths, simulated_path
 from fl.audit.separation import Directions, Separation, update_operator
 from fl.audit.watch import Watch, Watched, watching
@@ -202,7 +202,7 @@ class _Attacker:
         directions = self.directions[jammer]
         present = self.present[len(self.trials)]
         mechanism, values = self._exchange(plan, CLIP_NORM * directions.update(self.share * present))
-        self.trials.append(self._trial(self.watch.take(), mechanism, values, present, directions))
+        self.trials.append(self._trial(self.watch.take(), mechanism, values, present, directions, jammer))
 
     def _jamming_name(self, plan: UplinkPlan) -> str | None:
         if not plan.jammer.needed:
@@ -279,6 +279,7 @@ class _Attacker:
         values: NDArray[np.float32],
         present: NDArray[np.bool_],
         directions: Directions,
+        jammer: str | None,
     ) -> _Trial:
         amounts = self.share * present
         if self.drifts:
@@ -297,7 +298,9 @@ class _Attacker:
             energy=empty_energy(seen.samples, inside, self.air.numerology),
             claimed=float(ratios[self.attack.client]),
             predicted=CLIP_NORM * directions.predicted_mus,
-            look=look(seen.samples, mechanism, self.air, directions.update(amounts), self.weight, self.attack.client),
+            look=look(
+                seen.samples, mechanism, self.air, directions.update(amounts), self.weight, self.attack.client, jammer
+            ),
         )
 
 

@@ -87,7 +87,7 @@ def _print_parts(client: "ClientValidation") -> None:
         low, high = found.interval()
         table.add_row(
             found.part.value,
-            found.scope.value,
+            found.where,
             f"{found.claimed:.4g}",
             f"{found.measured:.4g}",
             f"{low:.4g} to {high:.4g}",
