@@ -51,10 +51,11 @@ class Federation:
             raise ConfigError(f"the Flower run has not ended well ({', '.join(status)}): its log is above")
 
     def start(self, name: str, command: Sequence[str]) -> None:
-        """A process of the federation; what it says goes into a file."""
+        """A server of the federation, which answers this user only; what it says goes into a file."""
+        _program(command[0])
         with (self.home / f"{name}.log").open("wb") as said:
             process = subprocess.Popen(
-                [_program(command[0]), *command[1:]],
+                [sys.executable, "-m", "fl.flower.this_user", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -128,11 +129,13 @@ def _federation_at(home: Path, connection: str) -> Iterator[Federation]:
     said = f'[superlink]\ndefault = "{_CONNECTION}"\n[superlink.{_CONNECTION}]\naddress = "{address}"\n'
     (home / "config.toml").write_text(said + connection.format(home=home) + "\n", encoding="utf-8")
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+    # Only this user can read a process's environment.
+    secret = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     # Flower starts its own programs by name.
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     # What an app needs is what this environment has; Flower would download it anew for every run.
     here = {"FLWR_HOME": str(home), "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "PATH": programs, _MARK: mark}
-    federation = Federation(home, address, {**child_environment(), **quiet, **here})
+    federation = Federation(home, address, {**child_environment(), **quiet, **secret, **here})
     try:
         yield federation
     finally:

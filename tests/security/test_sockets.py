@@ -1,5 +1,6 @@
 """The table of docs/security.md against the sockets that commands open, as the kernel lists them."""
 
+import importlib.util
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from tests.security.sockets import opened, sockets
 
 SMALL = ["--set", "uplink.uplinks=1", "--set", "model.hidden=4", "--set", "local.epochs=1"]
 NEEDS_GNU_RADIO = {"airdp run gnuradio", "airdp flowgraph jammer_tx"}
+NEEDS_FLOWER = {"airdp flower deploy examples/flower"}
 LINES = {
     "airdp run quickstart": [*SMALL],
     "airdp sweep quickstart": ["--trials", "1", "--set", "uplink.uplinks=1", "--out", "swept"],
@@ -34,6 +36,7 @@ LINES = {
     "airdp emulate usrp-virtual": ["--json"],
     "airdp emulate loopback --backend loopback-served": ["--json"],
     "airdp flowgraph jammer_tx": ["--set", "samples_in=tcp://127.0.0.1:15760"],
+    "airdp flower deploy examples/flower": ["--clients", "2"],
 }
 """Command lines of the table, and what is added to them here."""
 COMPUTING = {
@@ -80,7 +83,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run({**TINY, "uplink": {"uplinks": 1}}, home / "done")
     for radio in find_lab("loopback").radios:
         make_keys(home / "keys", radio.name)
+    small_flower_app(home)
     return home
+
+
+def small_flower_app(home: Path) -> None:
+    """The example with two clients and one uplink."""
+    app, config = home / "examples" / "flower", home / "two.toml"
+    shutil.copytree(REPOSITORY / "examples" / "flower", app)
+    config.write_text('[partition]\nclients = 2\n[model]\nhidden = 16\n[algorithm]\nname = "fedavg"\n')
+    changed = {"quickstart": config, "uplinks = 30": "uplinks = 1", "epochs = 20": "epochs = 1"}
+    settings = (app / "pyproject.toml").read_text()
+    for before, after in {**changed, "runs/flower": home / "flown"}.items():
+        assert before in settings
+        settings = settings.replace(before, str(after))
+    (app / "pyproject.toml").write_text(settings)
 
 
 def test_the_table_has_every_command() -> None:
@@ -96,6 +113,8 @@ def test_the_table_has_every_command() -> None:
 def test_commands_open_what_the_table_says(place: Path, line: str) -> None:
     if line in NEEDS_GNU_RADIO and shutil.which("grcc") is None:
         pytest.skip("GNU Radio is not installed: apt-get install --no-install-recommends gnuradio")
+    if line in NEEDS_FLOWER and importlib.util.find_spec("flwr") is None:
+        pytest.skip("no flwr: pip install 'airdp[flower]'")
     expected = table()[line]
     found = opened([*line.split()[1:], *LINES[line]], place, expected)
     said = (place / "stdout").read_text(errors="replace")[-2000:]
