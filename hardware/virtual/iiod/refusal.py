@@ -2,6 +2,7 @@
 
 import errno
 import os
+from typing import NoReturn
 
 from hardware.radio.errors import HardwareError
 
@@ -17,3 +18,8 @@ class RefusalError(HardwareError):
 def invalid(reason: str) -> RefusalError:
     """EINVAL: a value or a request that makes no sense."""
     return RefusalError(errno.EINVAL, reason)
+
+
+def refuse(code: int) -> NoReturn:
+    """What an attribute does that the kernel lists and cannot read."""
+    raise RefusalError(code)

@@ -1,14 +1,17 @@
 """The settings of an AD9361 and what its driver lets them be: what cannot be raises `RefusalError`."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hardware.virtual.iiod.attributes import choice, decimal, flag, whole
+from hardware.virtual.iiod.chip.clock_chain import BOOTED, ClockChain, clock_chain
 from hardware.virtual.iiod.chip.gain_control import MANUAL, MODES, SLOW, gain_range_db, moved_to
 from hardware.virtual.iiod.refusal import invalid
 
-LO_HZ = (70_000_000, 6_000_000_000)
+RX_LO_HZ = (70_000_000, 6_000_000_000)
+TX_LO_HZ = (46_875_001, 6_000_000_000)
 """The firmware's wide range, which the lab's radios are assumed to have; a stock Pluto says 325 MHz to 3.8 GHz."""
 WIDEST_HZ = 56_000_000
 """Of both filters, as the driver takes it (`ad9361_validate_rf_bw`), whatever it says that is available."""
@@ -23,16 +26,19 @@ XO_HZ = 40_000_000
 
 CHOICES: dict[str, Sequence[str]] = {
     "gain_control_mode": MODES,
-    "rx_port": ("A_BALANCED", "B_BALANCED", "C_BALANCED", "A_N", "A_P", "B_N", "B_P", "C_N", "C_P", "TX_MONITOR1"),
+    "rx_port": (
+        *("A_BALANCED", "B_BALANCED", "C_BALANCED", "A_N", "A_P", "B_N", "B_P", "C_N", "C_P"),
+        *("TX_MONITOR1", "TX_MONITOR2", "TX_MONITOR1_2"),
+    ),
     "tx_port": ("A", "B"),
     "ensm_mode": ("sleep", "wait", "alert", "fdd", "pinctrl", "pinctrl_fdd_indep"),
     "calib_mode": ("auto", "manual", "manual_tx_quad", "tx_quad", "rf_dc_offs", "rssi_gain_step"),
     "trx_rate_governor": ("nominal", "highest_osr"),
 }
 _ON_AIR = ("fdd", "pinctrl", "pinctrl_fdd_indep")
-# Oversampling of the converters at each rate; the driver tries to keep the ADC between 25 and 640 MHz.
-_ADC_RANGE_HZ = (25_000_000, 640_000_000)
-_DAC_HIGHEST_HZ = 320_000_000
+# Of the filters that are loaded; where none are, of those that a rate below the lowest without needs.
+_FACTORS = re.compile(r",(\d+)")
+_USUAL_FACTOR = 4
 
 
 @dataclass
@@ -55,6 +61,7 @@ class Transceiver:
     tx_lo_down: bool = False
     loopback: int = 0
     fir_config: str = "FIR Rx: 0,0 Tx: 0,0"
+    clocks: ClockChain = BOOTED
     xo_correction_hz: int = XO_HZ
     tracking: dict[str, bool] = field(
         default_factory=lambda: dict.fromkeys(
@@ -100,6 +107,7 @@ class Transceiver:
     def set_rate(self, value: str) -> None:
         """Of both directions: they share a clock."""
         self.rate_hz = int(decimal(value, (self.lowest_rate_hz, HIGHEST_RATE_HZ)))
+        self._choose_clocks()
 
     def set_fir(self, value: str, *, rx: bool = False, tx: bool = False) -> None:
         """Switch the filters of one or both directions; they must stay on where the rate needs them."""
@@ -109,6 +117,7 @@ class Transceiver:
             raise invalid(f"{self.rate_hz} S/s needs the FIR filters")
         self.rx_fir = on if rx else self.rx_fir
         self.tx_fir = on if tx else self.tx_fir
+        self._choose_clocks()
 
     def set_fir_config(self, value: str) -> None:
         """Load filter taps: lines "RX 3 GAIN -6 DEC 4", "TX 3 GAIN 0 INT 4", then one "rx,tx" pair for each tap."""
@@ -134,7 +143,7 @@ class Transceiver:
 
     def set_rx_lo(self, value: str) -> None:
         """Tune the receiver; the gain may be another one in the new band."""
-        lo_hz = whole(value, LO_HZ)
+        lo_hz = whole(value, RX_LO_HZ)
         self.rx_gain_db = moved_to(self.rx_gain_db, self.rx_lo_hz, lo_hz)
         self.rx_lo_hz = lo_hz
 
@@ -155,27 +164,18 @@ class Transceiver:
     def set_choice(self, name: str, value: str) -> None:
         """One of `CHOICES`."""
         self.chosen[name] = choice(value, CHOICES[name])
+        if name == "trx_rate_governor":
+            self._choose_clocks()
 
     def path_rates(self) -> tuple[str, str]:
         """Rates along the receive and the transmit path, from the PLL to the samples."""
-        halved = 1
-        while self.rate_hz * halved < _ADC_RANGE_HZ[0] or (
-            halved < 8 and self.rate_hz * halved * 2 <= _ADC_RANGE_HZ[1]
-        ):
-            halved *= 2
-        adc = self.rate_hz * halved
-        dac = adc if adc <= _DAC_HIGHEST_HZ else adc // 2
-        pll = adc
-        while pll * 2 <= 1_430_000_000:
-            pll *= 2
-        rx = (f"BBPLL:{pll}", f"ADC:{adc}", *self._halves(adc, ("R2", "R1", "RF"), self.rx_fir), "RXSAMP")
-        tx = (f"BBPLL:{pll}", f"DAC:{dac}", *self._halves(dac, ("T2", "T1", "TF"), self.tx_fir), "TXSAMP")
-        return f"{' '.join(rx)}:{self.rate_hz}", f"{' '.join(tx)}:{self.rate_hz}"
+        return self.clocks.said()
 
-    def _halves(self, rate_hz: int, names: Sequence[str], fir: bool) -> list[str]:
-        lowest = self.rate_hz * (4 if fir and rate_hz >= 4 * self.rate_hz else 1)
-        rates = []
-        for name in names:
-            rate_hz = max(rate_hz // 2, lowest)
-            rates.append(f"{name}:{rate_hz}")
-        return rates
+    def _choose_clocks(self) -> None:
+        """Anew, as the driver does whenever a rate, a filter or the governor is set."""
+        rx, tx = (int(factor) or _USUAL_FACTOR for factor in _FACTORS.findall(self.fir_config))
+        chain = clock_chain(
+            self.rate_hz, rx if self.rx_fir else 1, tx if self.tx_fir else 1, self.chosen["trx_rate_governor"]
+        )
+        if chain is not None:
+            self.clocks = chain

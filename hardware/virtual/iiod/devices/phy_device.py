@@ -11,15 +11,17 @@ The latter begin with `airdp_`:
 """
 
 import errno
+from collections.abc import Mapping
 from functools import partial
 
 from hardware.virtual.iiod.attributes import Attribute, Channel, Device, Entry, Read, named, span, whole
 from hardware.virtual.iiod.chip import transceiver
 from hardware.virtual.iiod.chip.registers import AD9361_REVISION_2, PRODUCT_ID, Registers
-from hardware.virtual.iiod.chip.transceiver import CHOICES
+from hardware.virtual.iiod.chip.transceiver import CHOICES, RX_LO_HZ, TX_LO_HZ
 from hardware.virtual.iiod.devices.chip_settings import Access, ChipSettings
+from hardware.virtual.iiod.devices.device_tree import device_tree_attributes
 from hardware.virtual.iiod.radio import VirtualRadio
-from hardware.virtual.iiod.refusal import RefusalError
+from hardware.virtual.iiod.refusal import RefusalError, refuse
 from hardware.virtual.iiod.virtual_lab import VirtualLab
 
 PHY = "ad9361-phy"
@@ -32,30 +34,31 @@ _XO_HZ = (39_992_000, 40_008_000)
 def phy_device(lab: VirtualLab, radio: VirtualRadio) -> Device:
     """Of one radio; call its attributes under the lab's lock."""
     settings = ChipSettings(lab, radio)
-    return Device("iio:device0", PHY, _channels(settings), _attributes(settings), _debug_attributes(lab, radio))
+    return Device("iio:device1", PHY, _channels(settings), _attributes(settings), _debug_attributes(lab, radio))
 
 
 def _channels(settings: ChipSettings) -> list[Channel]:
     return [
-        _oscillator(settings, "altvoltage1", "TX_LO", "tx_lo", settings.integer("tx_lo_hz", transceiver.LO_HZ)),
+        _oscillator(settings, "altvoltage1", "TX_LO", settings.integer("tx_lo_hz", TX_LO_HZ), TX_LO_HZ),
         _receive_channel(settings),
-        _oscillator(settings, "altvoltage0", "RX_LO", "rx_lo", settings.rx_lo()),
+        _oscillator(settings, "altvoltage0", "RX_LO", settings.rx_lo(), RX_LO_HZ),
         Channel("temp0", False, named("in_temp0", [("input", lambda: str(_TEMPERATURE_MILLIDEGREES), None)])),
         _transmit_channel(settings),
+        *_auxiliary_channels(settings),
         Channel("out", False, named("in_out", [("voltage_filter_fir_en", *settings.fir(rx=True, tx=True))])),
     ]
 
 
-def _oscillator(settings: ChipSettings, channel: str, name: str, setting: str, frequency: Access) -> Channel:
+def _oscillator(settings: ChipSettings, channel: str, name: str, frequency: Access, bounds: tuple[int, int]) -> Channel:
     entries: list[Entry] = [
         ("external", lambda: "0", None),
         ("fastlock_load", lambda: "0", None),
-        ("fastlock_recall", partial(_refuse, errno.EINVAL), None),
+        ("fastlock_recall", partial(refuse, errno.EINVAL), None),
         ("fastlock_save", lambda: "0 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0", None),
-        ("fastlock_store", None, None),
+        ("fastlock_store", lambda: "0", None),
         ("frequency", *frequency),
-        ("frequency_available", _in_ones(transceiver.LO_HZ), None),
-        ("powerdown", *settings.switch(f"{setting}_down")),
+        ("frequency_available", _in_ones(bounds), None),
+        ("powerdown", *settings.switch(f"{name.lower()}_down")),
     ]
     return Channel(channel, True, named(f"out_{channel}_{name}", entries), name)
 
@@ -73,6 +76,10 @@ def _receive_channel(settings: ChipSettings) -> Channel:
         ("rf_port_select", *settings.choice("rx_port")),
         ("rssi", settings.settled(lambda: f"{radio.rssi_db():.2f} dB"), None),
     ]
+    return Channel("voltage0", False, named("in_voltage0", own) + _shared_by_inputs(settings))
+
+
+def _shared_by_inputs(settings: ChipSettings) -> list[Attribute]:
     shared: list[Entry] = [
         _tracking(settings, "bb_dc_offset_tracking_en"),
         ("filter_fir_en", *settings.fir(rx=True)),
@@ -85,7 +92,7 @@ def _receive_channel(settings: ChipSettings) -> Channel:
         ("sampling_frequency", *settings.rate()),
         ("sampling_frequency_available", settings.rates, None),
     ]
-    return Channel("voltage0", False, named("in_voltage0", own) + named("in_voltage", shared))
+    return named("in_voltage", shared)
 
 
 def _transmit_channel(settings: ChipSettings) -> Channel:
@@ -97,6 +104,10 @@ def _transmit_channel(settings: ChipSettings) -> Channel:
         ("rf_port_select", *settings.choice("tx_port")),
         ("rssi", lambda: "0.00 dB", None),
     ]
+    return Channel("voltage0", True, named("out_voltage0", own) + _shared_by_outputs(settings))
+
+
+def _shared_by_outputs(settings: ChipSettings) -> list[Attribute]:
     shared: list[Entry] = [
         ("filter_fir_en", *settings.fir(tx=True)),
         ("rf_bandwidth", *settings.bandwidth("tx_bandwidth_hz")),
@@ -105,7 +116,25 @@ def _transmit_channel(settings: ChipSettings) -> Channel:
         ("sampling_frequency", *settings.rate()),
         ("sampling_frequency_available", settings.rates, None),
     ]
-    return Channel("voltage0", True, named("out_voltage0", own) + named("out_voltage", shared))
+    return named("out_voltage", shared)
+
+
+def _auxiliary_channels(settings: ChipSettings) -> list[Channel]:
+    """Of the chip's slow converters, which nothing on a Pluto is connected to: at rest, as in its dump."""
+
+    def fixed(channel: str, values: Mapping[str, str]) -> list[Attribute]:
+        return named(channel, [(name, partial(str, text), None) for name, text in values.items()])
+
+    inputs = fixed("in_voltage2", {"offset": "57", "raw": "1066", "scale": "0.305250"})
+    return [
+        Channel("voltage2", False, inputs + _shared_by_inputs(settings)),
+        *(
+            Channel(
+                name, True, fixed(f"out_{name}", {"raw": "306", "scale": "1.000000"}) + _shared_by_outputs(settings)
+            )
+            for name in ("voltage2", "voltage3")
+        ),
+    ]
 
 
 def _tracking(settings: ChipSettings, name: str) -> Entry:
@@ -120,8 +149,8 @@ def _in_ones(bounds: tuple[float, float]) -> Read:
     return span(bounds[0], 1, bounds[1])
 
 
-def _refuse(code: int) -> str:
-    raise RefusalError(code)
+def _zeros(count: int) -> str:
+    return " ".join("0" * count)
 
 
 def _refuse_value(code: int, value: str) -> None:
@@ -139,7 +168,7 @@ def _attributes(settings: ChipSettings) -> list[Attribute]:
         attribute
         for name in ("dcxo_tune_coarse", "dcxo_tune_fine")
         for attribute in (
-            Attribute(name, partial(_refuse, errno.ENODEV), partial(_refuse_value, errno.ENODEV)),
+            Attribute(name, partial(refuse, errno.ENODEV), partial(_refuse_value, errno.ENODEV)),
             Attribute(f"{name}_available", lambda: "[0 0 0]"),
         )
     ]
@@ -150,7 +179,8 @@ def _attributes(settings: ChipSettings) -> list[Attribute]:
         Attribute("filter_fir_config", lambda: chip.fir_config, chip.set_fir_config),
         Attribute("multichip_sync"),
         Attribute(
-            "rssi_gain_step_error", lambda: "lna_error: 0 0 0 0\nmixer_error: 0 0 0 0\ngain_step_calib_reg_val: 0"
+            "rssi_gain_step_error",
+            lambda: f"lna_error: {_zeros(4)}\nmixer_error: {_zeros(16)}\ngain_step_calib_reg_val: {_zeros(5)}",
         ),
         Attribute("rx_path_rates", lambda: chip.path_rates()[0]),
         *choice("trx_rate_governor"),
@@ -197,4 +227,5 @@ def _debug_attributes(lab: VirtualLab, radio: VirtualRadio) -> list[Attribute]:
         Attribute("airdp_latency", lambda: str(lab.latency_samples(radio))),
         Attribute("airdp_time", lambda: str(radio.counter)),
         Attribute("airdp_tx_power", lambda: f"{radio.tx_power():.9g}"),
+        *device_tree_attributes(),
     ]

@@ -34,14 +34,14 @@ def call(*command: str, given: bytes = b"") -> bytes:
 def test_iio_info_finds_everything(running: Bench) -> None:
     text = call("iio_info", "-u", running.emulator.uris["ps"]).decode()
     assert "airdp,virtual: lockstep" in text
-    assert "IIO context has 4 devices" in text
+    assert "IIO context has 5 devices" in text
     assert "cf-ad9361-lpc (buffer capable)" in text
     assert "altvoltage0: RX_LO (output)" in text
     assert "frequency value: 2450000000" in text
     assert "airdp_tx_power value: 0" in text
     # What a real Pluto refuses as well, and nothing else.
     refused = [line.split(":")[1].split()[0] for line in text.splitlines() if "ERROR" in line]
-    assert set(refused) == {"fastlock_recall", "fastlock_store", "dcxo_tune_coarse", "dcxo_tune_fine", "multichip_sync"}
+    assert set(refused) == {"fastlock_recall", "dcxo_tune_coarse", "dcxo_tune_fine", "multichip_sync", "samples_pps"}
 
 
 def test_iio_info_on_another_port() -> None:

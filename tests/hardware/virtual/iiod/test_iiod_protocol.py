@@ -51,7 +51,7 @@ class TestConversation:
         assert client.line() == b""
 
     def test_a_device_goes_by_its_name_or_its_number(self, client: RawClient) -> None:
-        assert client.read("iio:device0 ensm_mode") == client.read(f"{PHY} ensm_mode")
+        assert client.read("iio:device1 ensm_mode") == client.read(f"{PHY} ensm_mode")
 
     def test_no_device_has_a_trigger(self, client: RawClient) -> None:
         assert client.command(f"GETTRIG {RX}") == -errno.ENOENT
@@ -69,7 +69,7 @@ class TestContext:
         assert attributes["airdp,virtual"] == "lockstep"
         assert attributes["fw_version"] == "v0.38"
         assert {"hw_model", "hw_serial"} <= set(attributes)
-        assert [device.get("name") for device in context.iter("device")] == [PHY, "xadc", TX, RX]
+        assert [device.get("name") for device in context.iter("device")] == ["adm1177", PHY, "xadc", TX, RX]
         files = {node.get("filename") for node in context.iter("attribute")}
         assert {
             "in_voltage_rf_bandwidth",
