@@ -1,6 +1,7 @@
 """What an uplink over radios has wherever its nodes are: the server's radio, a coordinator, one plan at a time."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,9 @@ class CoordinatedUplink:
         if simulated:
             server.listener.listen_ahead(self.lab.ps.now())
         return server
+
+    def kept_in(self, folder: Path) -> None:
+        """`folder` is the run's, and may not be there yet; what must outlive this process is kept in it."""
 
     def _coordinate(self, link: Link, stage: Stage, *, record_bounded: bool, check_noise: NoiseCheck) -> None:
         self.coordinator = Coordinator(

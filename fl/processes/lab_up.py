@@ -67,11 +67,9 @@ class LabUp:
     nodes: Sequence[NodeProcess]
 
     def commands(self) -> Mapping[str, str]:
-        """For machines elsewhere: what to start there, by node."""
-        return {
-            radio.name: f"airdp node {radio.role.value} --name {radio.name} --lab LAB --server {self.server} --keys DIR"
-            for radio in _nodes(self.lab)
-        }
+        """For machines elsewhere: what to start there, by node, in a folder with lab file and keys."""
+        node = "airdp node {} --name {} --lab lab.toml --keys keys --server {}"
+        return {radio.name: node.format(radio.role.value, radio.name, self.server) for radio in _nodes(self.lab)}
 
 
 @contextmanager

@@ -5,7 +5,9 @@ PyTorch takes seconds and some 200 MB to load: fifty nodes share what one has lo
 
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -33,4 +35,13 @@ def _program(program: Program, arguments: list[str], log: str) -> None:
         sys.exit(1)
     for number in (1, 2):
         os.dup2(descriptor, number)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.exit(program(arguments))
+
+
+def _end_with_parent() -> None:
+    """Who started this process may be killed, and then takes nothing down: a radio would stay on without anybody."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)

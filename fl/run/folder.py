@@ -8,6 +8,7 @@ result.json      the outcome, written at the end  figures/*.png
 radio/*.npz      one per radio uplink, for `airdp inspect`
 noise.jsonl      noise as measured in each attempt at a radio uplink
 log.jsonl        what happened when, for whoever looks on (fl.nodes.journal.log); nothing rests on it
+levels.json      how loud clients sounded last, of a run with nodes apart and radio.max_gain_rise_db
 captures/        what was received in radio uplinks, where that is wanted (fl.run.captures)
 calibration.json the record of the lab that a radio run rests on, where one was given
 allocation.json  what a baseline's power control planned, where one was used

@@ -60,6 +60,7 @@ class RunJournal:
             captures = CaptureFolder.of(self._folder.path)
             self._recorder = UplinkRecorder(captures, self._config, uplink, self._tapes)
             self._watchers = (self._noise, self.log, *self._recorder.watchers)
+        uplink.kept_in(self._folder.path)
         watch(uplink.coordinator, [self])
 
     def start(self, model: NDArray[np.float32]) -> None:

@@ -142,6 +142,10 @@ class Uplink(Protocol):
         """What the last exchange was accounted for as is on disk."""
         ...
 
+    def last_look(self, uplinks: int) -> None:
+        """All uplinks of the run, so many, are done: is there anything that the next one would have shown?"""
+        ...
+
 
 class TrainedHere:
     """What an uplink has nothing to do with where this process trains all clients."""
@@ -155,6 +159,9 @@ class TrainedHere:
 
     def settled(self, mechanism: RoundMechanism) -> None:
         """See `Uplink.settled`."""
+
+    def last_look(self, uplinks: int) -> None:
+        """See `Uplink.last_look`."""
 
 
 def cells_needed(coordinates: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fl.cli.output import PROGRESS, RESULTS
+from fl.cli.terminal_text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,7 +83,10 @@ def _watch(up: "LabUp") -> None:
 
     for name, command in up.commands().items():
         RESULTS.print(f"{name}: {command}", soft_wrap=True, markup=False, highlight=False)
-    RESULTS.print(f"lab file {up.lab_file}, keys {up.folder / 'keys'}; stop with Ctrl-C", soft_wrap=True, markup=False)
+    take = (
+        f"take {up.lab_file} there, and from {up.folder / 'keys'} into keys/: {up.lab.ps.name}.key and NAME.key_secret"
+    )
+    RESULTS.print(f"{take}. Stop with Ctrl-C", soft_wrap=True, markup=False, highlight=False)
     if "//127." in up.server or "//localhost" in up.server:
         hint = "nodes on other machines need --server with an address that they reach, here and there"
         RESULTS.print(f"{up.server} is this machine's alone: {hint}", soft_wrap=True, markup=False, highlight=False)
@@ -96,6 +100,7 @@ def _watch(up: "LabUp") -> None:
 def node_table(up: "LabUp") -> "Table":
     """What each node is doing."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("node", "role", "process", "state", "last heard", "uplink", "last words")
     for node in up.nodes:
@@ -107,6 +112,6 @@ def node_table(up: "LabUp") -> "Table":
             seen.state,
             "" if seen.heard_s is None or seen.state == "waiting" else f"{seen.heard_s:.0f} s ago",
             f"{seen.uplink} {seen.order}" if seen.uplink else "",
-            words[-1][-60:] if words else "",
+            Text(visible(words[-1][-60:])) if words else "",
         )
     return table

@@ -11,7 +11,8 @@ same way leave room for a lie of about the K-fold before it is seen.
 
 *The next sounding.* A transmitter that was turned up for the payload is still so when it sounds next. Where channels
 stand still (`radio.max_gain_rise_db`), a client that is suddenly louder was, or will be, sending more than it said.
-A client that turns its gain up and down between sounding and payload is seen in the payload alone.
+There is a next sounding after every payload, also after the last one, and a server that takes the run up knows how loud
+everybody was. A client that turns its gain up and down between sounding and payload is seen in the payload alone.
 """
 
 import math
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fl.nodes.air_format import AirFormat
+from fl.nodes.apart.levels import Levels
 from fl.nodes.coordinator import Round
 from fl.nodes.messages import Decision, Received, SoundedChannel
 from fl.nodes.precoding import relative_gain_upper
@@ -44,6 +46,7 @@ class DishonestError(AirdpError):
 @dataclass
 class Honesty:
     """clients: names. weights: p_i (K,). max_rise_db: of a client from one sounding to the next, 0 where channels fade.
+    levels: of the soundings before.
 
     Every method raises `DishonestError`; it names the client where that can be told.
     """
@@ -53,27 +56,30 @@ class Honesty:
     weights: NDArray[np.float64]
     clip_norm: float
     max_rise_db: float
-    _heard_db: dict[str, float] = field(default_factory=dict)
+    levels: Levels = field(default_factory=Levels)
 
     def planned(self, current: Round) -> None:
         """Look at a plan's soundings and decisions, before anything is authorised."""
         states = current.soundings.states[: len(self.clients)]
-        for name, state in zip(self.clients, states, strict=True):
-            self._sounded(name, state)
+        self.sounded(states)
         for client, (state, decision) in enumerate(zip(states, current.decisions, strict=True)):
             self._decided(client, state, decision, current.plan.alpha_u)
 
-    def _sounded(self, name: str, state: SoundedChannel) -> None:
-        power = float(np.mean(np.abs(state.channel) ** 2))
-        level_db = 10.0 * math.log10(power) if power > 0.0 else -math.inf
-        before_db = self._heard_db.get(name, math.inf)
-        self._heard_db[name] = level_db
-        if self.max_rise_db and level_db > before_db + self.max_rise_db:
-            raise DishonestError(
-                f"'{name}' sounds {level_db - before_db:.1f} dB louder than in the sounding before, more than "
-                f"radio.max_gain_rise_db = {self.max_rise_db:g}: it may have sent its last update with more than the "
-                "gain that it was charged for; see to its radio's gain, or raise the limit where channels change"
-            )
+    def sounded(self, states: Sequence[SoundedChannel]) -> None:
+        """Look at the clients' soundings; whoever goes on after a stop compares the next ones with these."""
+        if not self.max_rise_db:
+            return
+        now_db = {name: _level_db(state) for name, state in zip(self.clients, states, strict=True)}
+        rises_db = {name: level_db - self.levels.before_db(name) for name, level_db in now_db.items()}
+        self.levels.keep(now_db)
+        for name, rise_db in rises_db.items():
+            if rise_db > self.max_rise_db:
+                raise DishonestError(
+                    f"'{name}' sounds {rise_db:.1f} dB louder than in the sounding before, more than "
+                    f"radio.max_gain_rise_db = {self.max_rise_db:g}: it may have sent its last update with more "
+                    "than the gain that it was charged for; see to its radio's gain, or raise the limit where channels "
+                    "change"
+                )
 
     def _decided(self, client: int, state: SoundedChannel, decision: Decision, alpha_u: float) -> None:
         power = control_power(
@@ -109,3 +115,8 @@ class Honesty:
                 f"have sent {most:.4g}, noise included: one of them sends with more than the gain that it announced. "
                 "Its own privacy is not what the ledger says; that of the others is. See to the gains of the radios"
             )
+
+
+def _level_db(state: SoundedChannel) -> float:
+    power = float(np.mean(np.abs(state.channel) ** 2))
+    return 10.0 * math.log10(power) if power > 0.0 else -math.inf

@@ -3,7 +3,7 @@
 All of it is public: a test goes through every field.
 """
 
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -200,14 +200,21 @@ class Leave(Message[None]):
     """Server to node: the run is over; park."""
 
 
-_HERE = (
-    *(Hello, Welcome, Unknown, Refused, Alive, Order, Again, Missing, Done, Failed),
-    *(Enrolled, Enrol, Begin, Train, Settle, Leave),
-    *(Clock, ReadClock, LookAtCount, SendToBeFound, TakeCount, ServerCount, CountStatus, BurstSent),
+FROM_NODES: tuple[type, ...] = (
+    *(Hello, Alive, Missing, Done, Failed),
+    *(Enrolled, Clock, CountStatus, BurstSent),
+    *(messages.Sent, messages.Circuits, messages.Decision, messages.Rounding, messages.JammingDecision),
 )
-KINDS: dict[str, type] = {
-    **{kind.__name__: kind for kind in _HERE},
-    **{name: kind for name, kind in vars(messages).items() if isinstance(kind, type) and is_dataclass(kind)},
-    "Numerology": Numerology,
-}
+"""All classes that a node may say, alone or within others."""
+FROM_SERVER: tuple[type, ...] = (
+    *(Welcome, Unknown, Refused, Order, Again),
+    *(Enrol, Begin, Train, Settle, Leave, ReadClock),
+    *(LookAtCount, SendToBeFound, TakeCount, ServerCount, BurstSent),
+    *(messages.CountOffset, messages.Sound, messages.DescribeCircuits, messages.Announcement, messages.JammingOrder),
+    *(messages.Transmit, messages.Withdraw, messages.Check),
+    *(messages.SoundedChannel, messages.FlatChannel, messages.Unexplained, messages.MirrorImage, messages.LevelChange),
+    Numerology,
+)
+"""All classes that the server may say to a node. What it asks its own radio is none of them."""
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (*FROM_NODES, *FROM_SERVER)}
 """All classes that may come over a link. Arrays and plain values may too, where a field is declared so."""

@@ -11,7 +11,8 @@ from typing import Any, Self
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from fl.errors import ConfigError
+from fl.errors import ConfigError, PrivacyError
+from fl.nodes.apart.admission import SeldomLog
 from fl.nodes.apart.keys import KeyPair
 from fl.nodes.apart.orders import (
     KINDS,
@@ -32,6 +33,7 @@ from fl.nodes.apart.orders import (
 )
 from fl.nodes.apart.sockets import node_socket
 from fl.nodes.apart.wire import WireError, pack, unpack
+from fl.nodes.messages import Message, Transmit, answer_type
 from phy.errors import AirdpError
 
 _ALIVE_S = 1.0
@@ -86,6 +88,7 @@ class Post:
         self._counter, self._answer = 0, b""
         self._uplink, self._last = 0, ""
         self._connected, self._doubted = False, False
+        self._log = SeldomLog()
         self.state = "waiting"
 
     def __enter__(self) -> Self:
@@ -170,7 +173,7 @@ class Post:
         try:
             message = unpack(content, KINDS)
         except WireError as error:
-            _LOG.warning("the server says what cannot be understood: %s", error)
+            self._log.say("frame", f"the server says what cannot be understood: {error}")
             return False
         if isinstance(message, Refused):
             raise RefusedError(f"the server at {self._endpoint} refuses this node: {message.reason}")
@@ -186,7 +189,16 @@ class Post:
             return False
         if isinstance(message, Order | Again) and message.session == self._session and self._session:
             return self._obey(message, handlers) if isinstance(message, Order) else self._repeat(message)
+        if isinstance(message, Order):
+            self._note_stale(message)
         return False
+
+    def _note_stale(self, order: Order) -> None:
+        """Nothing is done twice; that somebody has tried with what once allowed a transmission is worth a line."""
+        if isinstance(order.message, Transmit):
+            self._log.say(
+                "stale", f"an order to send in uplink {order.uplink} has come again, and is not carried out twice"
+            )
 
     def _repeat(self, asked: Again) -> bool:
         """Say the last answer once more, or that the order never came."""
@@ -198,6 +210,7 @@ class Post:
 
     def _obey(self, order: Order, handlers: Handlers) -> bool:
         if order.counter < self._counter:
+            self._note_stale(order)
             return False
         if order.counter > self._counter:
             self._counter, self._uplink, self._last = order.counter, order.uplink, type(order.message).__name__
@@ -223,7 +236,15 @@ class Post:
                 raise ConfigError(f"the order is of the run {order.run[:12]}, and this node takes part in another")
             else:
                 answer = handlers.carry_out(order)
+            _require_promised(order, answer)
         except AirdpError as error:
             _LOG.warning("%s of uplink %d: %s", type(order.message).__name__, order.uplink, error)
             return Failed(order.session, order.counter, type(error).__name__, str(error))
         return Done(order.session, order.counter, answer)
+
+
+def _require_promised(order: Order, answer: Any) -> None:
+    """What an order does not promise does not leave this machine: whoever has data here may have put it in."""
+    if not isinstance(order.message, Message) or type(answer) is not answer_type(order.message):
+        what = f"{type(order.message).__name__} with {type(answer).__name__}"
+        raise PrivacyError(f"this node would have answered {what}, which nobody has asked for: it is not said")

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
 from fl.nodes.apart.honesty import Honesty
+from fl.nodes.apart.levels import NAME as LEVELS
+from fl.nodes.apart.levels import Levels
 from fl.nodes.apart.orders import Begin, Leave, Settle, Train
 from fl.nodes.apart.stage import ApartStage
 from fl.nodes.apart.switchboard import Switchboard
 from fl.nodes.coordinated import CoordinatedUplink, RadioRules
 from fl.nodes.coordinator import Round
 from fl.nodes.link import Node
-from fl.nodes.messages import Answer, Message, Transmit
-from fl.nodes.soundings.conversation import NoiseCheck
+from fl.nodes.messages import Answer, CountOffset, Message, SoundedChannel, Transmit
+from fl.nodes.soundings.conversation import NoiseCheck, sound
 from fl.privacy.ledger_rows import checked_row
 from fl.privacy.mechanism import RoundMechanism
 from fl.uplink.contract import Aggregate, Authorise, Contributions, NotSentError, Updates, UplinkPlan
@@ -78,11 +81,16 @@ class ApartUplink(CoordinatedUplink):
         self.switchboard = switchboard
         link = ApartLink(switchboard, self.cast.server, self.server, in_turn=lab.time is not None)
         stage = ApartStage(lab, air, switchboard, self.cast.transmitters, rules.attempts)
+        self._link, self._stage = link, stage
         self._coordinate(link, stage, record_bounded=record_bounded, check_noise=check_noise)
         self.honesty = Honesty(self.cast.clients, air, self.weights, self.clip_norm, rules.max_gain_rise_db)
         self._row = ""
         self._model: tuple[int, NDArray[np.float32]] = (0, np.zeros(0, np.float32))
         self._trained: dict[str, tuple[int, str]] = {}
+
+    def kept_in(self, folder: Path) -> None:
+        """See `CoordinatedUplink.kept_in`: how loud clients were."""
+        self.honesty.levels = Levels(folder / LEVELS)
 
     def started(self, run: str) -> None:
         """See `Uplink.started`: all nodes are told."""
@@ -151,6 +159,26 @@ class ApartUplink(CoordinatedUplink):
             except HardwareError as error:
                 # It counts without the jammer there: more than it was, never less.
                 _LOG.warning("a client has not taken over the account of an uplink: %s", error)
+
+    def last_look(self, uplinks: int) -> None:
+        """See `Uplink.last_look`: a client that was turned up for the last payload is still so when it sounds again."""
+        if not self.rules.max_gain_rise_db or not uplinks:
+            return
+        for attempt in range(self.rules.attempts):
+            try:
+                self.honesty.sounded(self._sounded_once(uplinks + 1, attempt)[: len(self.cast.clients)])
+                return
+            except HardwareError as error:
+                if attempt + 1 == self.rules.attempts:
+                    raise NotSentError(f"all uplinks are done, and clients cannot be heard again: {error}") from error
+
+    def _sounded_once(self, uplink: int, attempt: int) -> Sequence[SoundedChannel]:
+        """A sounding that nothing is planned with. It belongs to no uplink, so nobody writes it down."""
+        beginning = self._stage.begin(uplink, attempt)
+        for name, offset in beginning.offsets.items():
+            self._link.ask(name, CountOffset(offset))
+        where = (self._link, self.cast.server, self.cast.transmitters, self.air, beginning.start_sample)
+        return sound(*where, not_before=self._stage.not_before).states
 
     def leave(self) -> None:
         """Clients first, then whoever jams."""

@@ -109,6 +109,7 @@ class Course:
                     status = BUDGET_SPENT
                     break
                 state = after
+            self.uplink.last_look(state.uplink)
         except BaseException:
             # Of an interrupted run too: pictures of what was done, where that is possible.
             self._draw_what_is_there()

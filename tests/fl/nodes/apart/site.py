@@ -27,7 +27,7 @@ from hardware.lab.model import Lab, Role
 from hardware.virtual.process import emulator_process
 from phy.errors import AirdpError
 from tests.fl.nodes.apart.far_away import go_into
-from tests.fl.nodes.apart.witness import watch_node, watch_server
+from tests.fl.nodes.apart.faults.witness import watch_node, watch_server
 from tests.fl.nodes.small_runs import small_run
 
 SERVED = "loopback-served"
@@ -40,14 +40,12 @@ def forkserver() -> Any:
     return context
 
 
-def serve(settings: NodeSettings, log: str, said: str, watched: str = "", namespace: str = "") -> None:
-    """What a node's process does. said: file that every message of the node is appended to, empty for none. watched:
-    folder of its witness, see `witness`. namespace: of the network that it is in."""
+def serve(settings: NodeSettings, log: str, watched: str = "", namespace: str = "") -> None:
+    """What a node's process does. watched: folder of its witness, see `witness`. namespace: of the network that it is
+    in."""
     write_to(log)
     if namespace:
         go_into(namespace)
-    if said:
-        _write_down(said)
     if watched:
         watch_node(Path(watched), settings.name)
     ending_with_a_word(lambda: run_node(settings))
@@ -83,20 +81,6 @@ def ending_with_a_word(do: Callable[[], object]) -> None:
         sys.exit(130)
 
 
-def _write_down(path: str) -> None:
-    from fl.nodes.apart import post
-
-    pack = post.pack
-
-    def written(message: Any) -> bytes:
-        content = pack(message)
-        with Path(path).open("a") as file:
-            file.write(f"{type(message).__name__} {content.hex()}\n")
-        return content
-
-    post.pack = written
-
-
 @dataclass
 class Site:
     """lab: with addresses of its served radios. changes: of a node's settings, by its name."""
@@ -105,7 +89,6 @@ class Site:
     lab: Lab
     port: int
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    said: bool = False
     watched: bool = False
     listen: str = ""
     namespaces: dict[str, str] = field(default_factory=dict)
@@ -129,11 +112,10 @@ class Site:
         }
         settings = NodeSettings(**{**plain, **self.changes.get(name, {})})
         self.starts += 1
-        said = str(self.folder / f"{name}.said") if self.said else ""
         watched = str(self.folder) if self.watched else ""
         process = forkserver().Process(
             target=serve,
-            args=(settings, str(self.folder / f"{name}.log"), said, watched, self.namespaces.get(name, "")),
+            args=(settings, str(self.folder / f"{name}.log"), watched, self.namespaces.get(name, "")),
             daemon=True,
         )
         process.start()

@@ -1,5 +1,6 @@
 """The link over real sockets: who is let in, what is done how often, and what happens when somebody is gone."""
 
+import dataclasses
 import logging
 import os
 import time
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fl.errors import ConfigError
+from fl.errors import ConfigError, PrivacyError
 from fl.nodes.apart.admission import Admission, Expected
-from fl.nodes.apart.orders import Again, Begin, Clock, Enrolled, Leave, Order, ReadClock, Train
+from fl.nodes.apart.orders import Again, Begin, Clock, Done, Enrolled, Failed, Leave, Order, ReadClock, Train
 from fl.nodes.apart.post import RefusedError
 from fl.nodes.apart.switchboard import AGAIN_S, NodeAbsentError, Switchboard
 from fl.nodes.apart.wire import Prepacked, pack
@@ -120,13 +121,43 @@ def test_an_order_that_was_lost_is_said_again(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("answer", [None, 7, "Decision", Sent(1), (1.0, 2.0)], ids=str)
-def test_an_answer_to_something_else_is_refused_by_name(tmp_path: Path, answer: object) -> None:
+def test_an_answer_to_something_else_is_refused_by_name(
+    tmp_path: Path, answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is a message, and well formed: a server that took it for what it asked for would fall over it."""
+    monkeypatch.setattr("fl.nodes.apart.post._require_promised", lambda order, answer: None)
     with world(tmp_path) as here:
         begun(here, ThreadNode("one", lambda order: answer), ThreadNode("two", clock))
         with pytest.raises(HardwareError, match="'one' has answered ReadClock with"):
             here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())])
         assert here.switchboard.ask("two", ReadClock()) == Clock(4, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class MoreThanSent(Sent):
+    """As a change of the code might make it: with something of the client's own."""
+
+    clipped_samples: int = 3
+
+
+@pytest.mark.parametrize("answer", [MoreThanSent(7), np.ones(3, np.float32), "a word", 7.0, None], ids=str)
+def test_a_node_says_nothing_that_its_order_does_not_promise(
+    tmp_path: Path, answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not get as far as the wire, where the server would refuse it: by then it has left."""
+    said: list[object] = []
+
+    def packed(message: object) -> bytes:
+        said.append(message)
+        return pack(message)
+
+    monkeypatch.setattr("fl.nodes.apart.post.pack", packed)
+    with world(tmp_path, ("one",)) as here:
+        begun(here, ThreadNode("one", lambda order: answer))
+        with pytest.raises(PrivacyError, match="this node would have answered Sound with"):
+            here.switchboard.ask("one", Sound(5))
+    assert not [one for one in said if isinstance(one, Done) and one.answer is answer is not None]
+    assert [one.kind for one in said if isinstance(one, Failed)] == ["PrivacyError"]
 
 
 def test_answers_that_nobody_waits_for_are_not_kept(tmp_path: Path) -> None:

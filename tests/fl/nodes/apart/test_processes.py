@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fl.errors import ConfigError, RunFolderError
@@ -140,53 +139,6 @@ def test_code_that_the_servers_config_names_is_not_imported(tmp_path: Path) -> N
         here.start_all()
         with pytest.raises(ConfigError, match="names code to import"):
             here.run(sections(model={"module": "torch.nn:Identity"}))
-
-
-def said_by(here: Site, name: str) -> list[str]:
-    """What a node has said, in order, without what names a session or only says that it is there."""
-    lines = (here.folder / f"{name}.said").read_text().splitlines()
-    return [line for line in lines if not line.startswith(("Alive", "Hello"))]
-
-
-def _without_sessions(lines: list[str], sessions: set[str]) -> list[str]:
-    for session in sessions:
-        lines = [line.replace(session.encode().hex(), "") for line in lines]
-    return lines
-
-
-def test_nothing_that_leaves_a_client_by_the_link_depends_on_its_data(tmp_path: Path) -> None:
-    """All bytes of all nodes, in two runs that differ in the data of one client: they are the same.
-
-    From the second uplink on the global model differs, and what clients do with it; what they say does not.
-    """
-    from fl.learning.data.digits import load_digits
-    from fl.nodes.apart.orders import KINDS
-    from fl.nodes.apart.wire import unpack
-    from fl.random_streams import Stream, generator
-
-    digits = load_digits(200, 0.2, generator(1, Stream.DATA))
-    heard: list[dict[str, list[str]]] = []
-    models: list[str] = []
-    for number, labels in enumerate((digits.train_y[:90], digits.train_y[:90][::-1])):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        np.savez(folder / "own.npz", x=digits.train_x[:90], y=labels)
-        with site(folder) as here:
-            here.said, here.changes["client-1"] = True, {"data": str(folder / "own.npz")}
-            here.start_all()
-            models.append(here.run(sections()).model_sha256)
-            spoken: dict[str, list[str]] = {}
-            for name in here.processes:
-                lines = said_by(here, name)
-                sessions = {
-                    unpack(bytes.fromhex(line.split()[1]), KINDS).session for line in lines if line.split()[0] == "Done"
-                }
-                spoken[name] = _without_sessions(lines, sessions)
-            heard.append(spoken)
-    assert models[0] != models[1]
-    assert heard[0].keys() == {"client-1", "client-2", "jammer"}
-    assert all(len(lines) > 10 for lines in heard[0].values())
-    assert heard[0] == heard[1]
 
 
 def test_the_served_air_is_a_backend_like_others(tmp_path: Path) -> None:

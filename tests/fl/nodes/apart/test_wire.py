@@ -2,16 +2,34 @@
 
 import dataclasses
 import math
-from typing import Any
+import types
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgpack
 import numpy as np
 import pytest
 
-from fl.nodes.apart import orders
-from fl.nodes.apart.orders import KINDS, Begin, Order, Train
+from fl.nodes.apart.orders import FROM_NODES, FROM_SERVER, KINDS, Begin, Done, Order, Train
 from fl.nodes.apart.wire import Prepacked, WireError, pack, pack_around, unpack
-from fl.nodes.messages import Announcement, FlatChannel, SoundedChannel, Transmit
+from fl.nodes.client import Departure
+from fl.nodes.messages import (
+    Announcement,
+    FlatChannel,
+    Heard,
+    HearSoundings,
+    MeasureSilence,
+    Message,
+    Receive,
+    Received,
+    Silence,
+    SoundedChannel,
+    Transmit,
+    Withdraw,
+    answer_type,
+)
+from fl.nodes.transmitter import Burst
+from fl.privacy.clipping import BoundedUpdate
 from phy.numerology import Numerology
 
 
@@ -154,30 +172,65 @@ def test_deep_and_large_things_are_refused() -> None:
             unpack(content, KINDS)
 
 
+PUBLIC = {
+    "Hello": {"protocol", "version", "name", "role", "lab_sha256", "boot"},
+    "Alive": {"session", "state"},  # one of three words
+    "Missing": {"session", "counter"},
+    "Done": {"session", "counter", "answer"},  # one of the below, or nothing, or how many bursts were withdrawn
+    "Failed": {"session", "counter", "kind", "text"},  # words that depend on data stay home
+    "Enrolled": {"samples", "coordinates"},  # n_i is public in this model, and d is that of the config
+    "Clock": {"now_sample", "lead_samples"},
+    "CountStatus": {"astray", "unsent_samples", "queue_samples"},
+    "BurstSent": {"start_sample", "epoch"},  # of alignment, before any payload
+    "Sent": {"samples"},  # the length of a burst follows from d and the channel's inverse
+    "Circuits": {"step", "image"},
+    # Of the channel, and of the converter's step and the burst's length, alone.
+    "Decision": {"backoff", "gain_upper", "csi_error", "phase_error_rad", "timing_error", "rounding"},
+    "Rounding": {"distance", "delta"},
+    "JammingDecision": {"alpha", "gain_lower"},
+}
+"""All that a node may say, field by field. A new field is added here with its reason, or it is not public."""
+
+
+def all_messages(kind: type = Message) -> Iterator[type]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from all_messages(below)
+
+
+def parts(hint: Any) -> Iterator[Any]:
+    """A declared type, and those that it is made of."""
+    yield hint
+    for argument in get_args(hint):
+        yield from parts(argument)
+
+
 def test_no_field_of_what_a_client_says_depends_on_its_data() -> None:
-    """All that a node may answer, field by field. A new field is added here with its reason, or it is not public."""
-    public = {
-        "Hello": {"protocol", "version", "name", "role", "lab_sha256", "boot"},
-        "Alive": {"session", "state"},
-        "Missing": {"session", "counter"},
-        "Done": {"session", "counter", "answer"},
-        "Failed": {
-            "session",
-            "counter",
-            "kind",
-            "text",
-        },  # words that depend on data stay home
-        "Enrolled": {"samples", "coordinates"},  # n_i is public in this model, and d is that of the config
-        "Clock": {"now_sample", "lead_samples"},
-        "CountStatus": {"astray", "unsent_samples", "queue_samples"},
-        "BurstSent": {"start_sample", "epoch"},
-        "Sent": {"samples"},  # the length of a burst follows from d and the channel's inverse
-        "Circuits": {"step", "image"},
-        # Of the channel, and of the converter's step and the burst's length, alone.
-        "Decision": {"backoff", "gain_upper", "csi_error", "phase_error_rad", "timing_error", "rounding"},
-        "Rounding": {"distance", "delta"},
-        "JammingDecision": {"alpha", "gain_lower"},
-    }
-    for name, fields in public.items():
-        assert {field.name for field in dataclasses.fields(KINDS[name])} == fields
-    assert orders.Alive("s", "ready").state == "ready"
+    assert {kind.__name__: {field.name for field in dataclasses.fields(kind)} for kind in FROM_NODES} == PUBLIC
+    for kind in FROM_NODES:
+        for name, declared in get_type_hints(kind).items():
+            # No arrays, no tables, nothing of a type that is not declared, but for the one field that answers are in.
+            allowed = (int, float, str, bool, tuple, types.NoneType, types.UnionType, Any, *FROM_NODES)
+            for part in parts(declared):
+                assert (get_origin(part) or part) in allowed, (kind, name, part)
+            assert Any not in parts(declared) or (kind, name) == (Done, "answer")
+
+
+def test_every_message_that_may_come_to_a_node_is_answered_with_what_is_public() -> None:
+    """What the server asks its own radio, and what that answers, cannot come over a link at all."""
+    own = {MeasureSilence, HearSoundings, Receive}
+    asked = {kind for kind in all_messages() if kind.__module__.startswith("fl.")}
+    assert asked - own == {kind for kind in FROM_SERVER if issubclass(kind, Message)}
+    for kind in asked - own:
+        answer = answer_type(kind.__new__(kind))
+        assert answer in (*FROM_NODES, int, types.NoneType), kind
+        assert answer is not int or kind is Withdraw
+    for kind in (*own, Silence, Heard, Received):
+        assert kind.__name__ not in KINDS
+
+
+def test_what_a_client_knows_of_its_own_data_is_no_message() -> None:
+    for kind in (Departure, Burst, BoundedUpdate):
+        assert kind.__name__ not in KINDS
+        with pytest.raises(WireError, match="not known"):
+            unpack(pack({"is": kind.__name__}), KINDS)

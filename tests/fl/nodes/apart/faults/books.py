@@ -11,7 +11,7 @@ from fl.nodes.apart.own_ledger import used_rows
 from fl.privacy.ledger import LedgerHeader, read_ledger
 from fl.privacy.ledger_rows import verified_rows
 from fl.privacy.mechanism import RoundMechanism
-from tests.fl.nodes.apart.witness import SENT
+from tests.fl.nodes.apart.faults.witness import SENT
 
 ROUNDING = 1e-9
 

@@ -1,5 +1,6 @@
 """A client that sends with more than it announced: seen in its decision, in the payload, or when it sounds next."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,15 +9,21 @@ from typing import Any
 
 import pytest
 
+from fl.errors import RunFolderError
 from fl.nodes.apart.honesty import DishonestError, Honesty
+from fl.nodes.apart.levels import NAME, Levels
 from fl.nodes.coordinator import Round
 from fl.nodes.messages import Received
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.ledger import read_ledger
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import FINISHED
+from fl.run.folder import RunFolder
+from fl.run.replay import replay
 from fl.uplink.jammer import JammerRole
-from tests.fl.nodes.apart.site import sections, site
-from tests.fl.nodes.apart.soak import STILL_AIR
-from tests.fl.nodes.apart.witness import arm
+from tests.fl.nodes.apart.faults.soak import STILL_AIR
+from tests.fl.nodes.apart.faults.witness import arm, set_right
+from tests.fl.nodes.apart.site import Site, sections, site
 from tests.fl.nodes.radios import TAU, lab_of, nothing, opened, power_of, sent_by, updates_of
 
 COORDINATES = 1000
@@ -85,19 +92,85 @@ def test_a_decision_below_what_follows_from_the_sounding_is_refused(changes: dic
             honesty.planned(replace(current, decisions=decisions))
 
 
+STILL = {"max_gain_rise_db": 3.0}
+"""Below the 6 dB of a lie, and above what soundings of channels that stand still differ by."""
+
+
+@contextmanager
+def lying_site(folder: Path) -> Iterator[Site]:
+    """Two clients, of which the second is turned up by 6 dB when it sends its first payload."""
+    with site(folder, changes=STILL_AIR) as here:
+        here.watched = True
+        arm(folder, "client-2", do="lie", db=6.0)
+        here.start_all()
+        yield here
+
+
+def all_anew(here: Site) -> None:
+    """With radios as they should be."""
+    set_right(here.folder, "client-2")
+    for process in here.processes.values():
+        process.join(20)
+    here.start_all()
+
+
 @pytest.mark.usefixtures("no_figures", "one_thread")
 @pytest.mark.timeout(120)
 def test_a_client_that_is_turned_up_for_its_payload_is_seen_in_the_next_sounding(tmp_path: Path) -> None:
-    with site(tmp_path, changes=STILL_AIR) as here:
-        here.watched = True
-        arm(tmp_path, "client-2", do="lie", db=6.0)
-        here.start_all()
-        still = {"max_gain_rise_db": 3.0}
+    with lying_site(tmp_path) as here:
         with pytest.raises(DishonestError, match=r"'client-2' sounds 6\.0 dB louder"):
-            here.run(sections(uplinks=3, radio=still))
+            here.run(sections(uplinks=3, radio=STILL))
         # Nothing was sent after the one in which it lied; with the radio as it should be the run goes on.
         assert read_ledger(tmp_path / "run" / "ledger.jsonl").authorised == 1
-        for process in here.processes.values():
-            process.join(20)
-        here.start_all()
-        assert here.run(sections(uplinks=3, radio=still), resume=True).uplinks == 3
+        all_anew(here)
+        assert here.run(sections(uplinks=3, radio=STILL), resume=True).uplinks == 3
+
+
+@pytest.mark.usefixtures("no_figures", "one_thread")
+@pytest.mark.timeout(120)
+def test_after_the_last_payload_everybody_sounds_once_more(tmp_path: Path) -> None:
+    """Without that a run's last uplink would be the one to lie in."""
+    with lying_site(tmp_path) as here:
+        with pytest.raises(DishonestError, match=r"'client-2' sounds 6\.0 dB louder"):
+            here.run(sections(uplinks=1, radio={**STILL, "record": "all"}))
+        assert not (tmp_path / "run" / "result.json").exists()
+        all_anew(here)
+        result = here.run(sections(uplinks=1, radio={**STILL, "record": "all"}), resume=True)
+        assert (result.status, result.uplinks, result.transmissions_charged) == (FINISHED, 1, 1)
+    # It is no uplink: nothing of it is in the captures.
+    played = replay(RunFolder(tmp_path / "run"))
+    assert (len(played.attempts), played.same) == (1, True)
+
+
+@pytest.mark.usefixtures("no_figures", "one_thread")
+@pytest.mark.timeout(120)
+def test_a_server_that_takes_the_run_up_knows_how_loud_everybody_was(tmp_path: Path) -> None:
+    class CrashError(BaseException):
+        pass
+
+    def crash(metrics: UplinkMetrics) -> None:
+        raise CrashError
+
+    with lying_site(tmp_path) as here:
+        # It goes without a word, as one that is killed: clients that are told to leave would end.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fl.nodes.apart.uplink.ApartUplink.leave", lambda self: None)
+            with pytest.raises(CrashError):
+                here.run(sections(uplinks=3, radio=STILL), on_uplink=crash)
+        with pytest.raises(DishonestError, match=r"'client-2' sounds 6\.0 dB louder"):
+            here.run(sections(uplinks=3, radio=STILL), resume=True)
+        assert read_ledger(tmp_path / "run" / "ledger.jsonl").authorised == 1
+
+
+def test_levels_outlive_the_process_and_damage_is_named(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    levels = Levels(path)
+    assert levels.before_db("one") == math.inf
+    levels.keep({"one": -3.5, "two": -math.inf})
+    levels.keep({"two": 1.0})
+    again = Levels(path)
+    assert [again.before_db(name) for name in ("one", "two", "three")] == [-3.5, 1.0, math.inf]
+    for content in (b"", b"[]", b'{"one": "loud"}', b'{"one": NaN}', b'{"one": null}'):
+        path.write_bytes(content)
+        with pytest.raises(RunFolderError, match=f"{NAME} is damaged"):
+            Levels(path)

@@ -4,7 +4,7 @@ told to at an exact moment.
 What is to be done stands in a file of a node's name, as JSON, and is done once:
 
     {"do": "cut", "part": 0.4}       jammer: send this part of the next payload's noise, and die
-    {"do": "lie", "db": 6}           client: turn the radio up for the next payload
+    {"do": "lie", "db": 6}           client: turn the radio up for the next payload; it stays so until `set_right`
     {"do": "count", "samples": 99}   transmitter: its sample counter jumps before the next burst
     {"do": "die"}                    server: kill the process `pid` between PLAN and TRANSMIT, then go on
     {"do": "clock", "wall_s": 1e5, "steady_s": 30}      any: its clocks jump
@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from fl.nodes.apart.orders import Order
 from fl.nodes.apart.switchboard import Switchboard
 from fl.privacy.ledger_rows import checked_row
 from fl.processes.node import NodeProgram
+from hardware.radio.settings import RadioSettings
 from hardware.virtual.served.radio import ServedRadio
-from hardware.virtual.served.wire import settings_to_wire
 
-SENT, ARMED = "sent", "armed"
+SENT, ARMED, LYING = "sent", "armed", "lying"
 
 
 def arm(folder: Path, name: str, **what: Any) -> None:
@@ -42,6 +43,16 @@ def disarm(folder: Path, name: str) -> bool:
     was = path.exists()
     path.unlink(missing_ok=True)
     return was
+
+
+def set_right(folder: Path, name: str) -> None:
+    """A radio that was turned up is as it should be, once its process has started anew."""
+    (folder / LYING / name).unlink(missing_ok=True)
+
+
+def _turned_up_db(folder: Path, name: str) -> float:
+    path = folder / LYING / name
+    return float(path.read_text()) if path.exists() else 0.0
 
 
 def _armed(folder: Path, name: str, *kinds: str) -> dict[str, Any]:
@@ -82,8 +93,18 @@ def watch_node(folder: Path, name: str) -> None:
     (folder / SENT).mkdir(exist_ok=True)
     clocks = _Clocks()
     carry_out, send = NodeProgram.carry_out, ServedRadio._send
+    write, read_back = ServedRadio._write, ServedRadio._read_back
     current: list[Order] = []
     jumped = [0]
+    # As a knob is turned: neither airdp nor another start of it turns it back.
+    louder_db = [_turned_up_db(folder, name)]
+
+    def written(self: ServedRadio, settings: RadioSettings) -> None:
+        write(self, replace(settings, tx_gain_db=settings.tx_gain_db + louder_db[0]))
+
+    def believed(self: ServedRadio) -> RadioSettings:
+        settings = read_back(self)
+        return replace(settings, tx_gain_db=settings.tx_gain_db - louder_db[0])
 
     def carried(self: NodeProgram, order: Order) -> Any:
         clocks.jump(_armed(folder, name, "clock"))
@@ -111,8 +132,10 @@ def watch_node(folder: Path, name: str) -> None:
             },
         )
         if lie:
-            louder = {**settings_to_wire(self.settings), "tx_gain_db": self.settings.tx_gain_db + lie["db"]}
-            self.port.call("tune", settings=louder)
+            louder_db[0] = lie["db"]
+            (folder / LYING).mkdir(exist_ok=True)
+            (folder / LYING / name).write_text(str(lie["db"]))
+            self._write(self.settings)
         part = samples[: int(cut["part"] * samples.size)] if cut else samples
         if part.size:
             send(self, part, start_sample + jumped[0])
@@ -121,6 +144,8 @@ def watch_node(folder: Path, name: str) -> None:
 
     NodeProgram.carry_out = carried  # type: ignore[method-assign]
     ServedRadio._send = sent  # type: ignore[method-assign]
+    ServedRadio._write = written  # type: ignore[method-assign]
+    ServedRadio._read_back = believed  # type: ignore[method-assign]
 
 
 def watch_server(folder: Path) -> None:

@@ -28,7 +28,8 @@ _LOST = int(zmq.EVENT_DISCONNECTED)
 
 @dataclass
 class Wire:
-    """Between one node and the server. way: what is done with its messages. late_s: at most."""
+    """Between one node and the server. way: what is done with its messages. late_s: at most. history: the last
+    messages, each with whether it was for the node. extra: such messages that are put in."""
 
     name: str
     port: int
@@ -41,6 +42,7 @@ class Wire:
     monitors: tuple[Any, ...] = ()
     route: bytes = b""
     history: deque[tuple[bool, bytes]] = field(default_factory=lambda: deque(maxlen=300))
+    extra: deque[tuple[bool, bytes]] = field(default_factory=deque)
 
     @property
     def up(self) -> bool:
@@ -48,10 +50,19 @@ class Wire:
 
 
 class Meddler:
-    """A context manager with a thread of its own; `wires` are told what to do from any other."""
+    """A context manager with a thread of its own; `wires` are told what to do from any other. remembers: how many of
+    the last messages of each wire, None for all."""
 
-    def __init__(self, keys: Path, server: str, ports: dict[str, int], rng: random.Random, ps: str = "ps") -> None:
-        self.wires = {name: Wire(name, port) for name, port in ports.items()}
+    def __init__(
+        self,
+        keys: Path,
+        server: str,
+        ports: dict[str, int],
+        rng: random.Random,
+        ps: str = "ps",
+        remembers: int | None = 300,
+    ) -> None:
+        self.wires = {name: Wire(name, port, history=deque(maxlen=remembers)) for name, port in ports.items()}
         self._server, self._rng = server, rng
         self._ps, self._ps_public = load_keys(keys, ps), load_public(keys, ps)
         self._keys = {name: load_keys(keys, name) for name in ports}
@@ -86,6 +97,8 @@ class Meddler:
             for wire in self.wires.values():
                 if wire.up:
                     self._attend(wire, ready)
+                while wire.up and wire.extra:
+                    self._hold(time.monotonic(), wire, *wire.extra.popleft())
             self._deliver()
         for wire in self.wires.values():
             self._hang_up(wire)

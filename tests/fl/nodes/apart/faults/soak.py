@@ -1,4 +1,6 @@
-"""Faults at random, one after the other, in runs of real processes: `python -m tests.fl.nodes.apart.soak --faults 500`.
+"""Faults at random, one after the other, in runs of real processes.
+
+    python -m tests.fl.nodes.apart.faults.soak --faults 500
 
 Nodes and server are processes of their own that come back when they end, as services do. Between them is a meddler, and
 in each of them a witness who writes down every burst before it is on the air. Whenever the server has stopped, however,
@@ -7,6 +9,7 @@ and at the end, all books are compared with that. Runs are short, and are resume
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -16,17 +19,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from phy.errors import AirdpError
-from tests.fl.nodes.apart.books import Books
-from tests.fl.nodes.apart.meddler import CUT, DOUBLE, DROP, LATE, PASS, SHUFFLE, Meddler
+from tests.fl.nodes.apart.faults.books import Books
+from tests.fl.nodes.apart.faults.meddler import CUT, DOUBLE, DROP, LATE, PASS, SHUFFLE, Meddler
+from tests.fl.nodes.apart.faults.witness import arm, disarm, set_right
 from tests.fl.nodes.apart.site import Site, forkserver, free_port, sections, serve_run, site
-from tests.fl.nodes.apart.witness import arm, disarm
 
 UPLINKS = 25
 ANSWER_S = 2.0
@@ -234,13 +238,15 @@ class Soak:
         return self._once("server", do="die", pid=self.here.processes["jammer"].pid)
 
     def _lie(self, name: str) -> bool:
-        """It is seen, and the run stops; or something else has stopped run or liar before its next sounding."""
+        """It is seen, whatever happens meanwhile: in the payload, or when it sounds next. Then it is set right."""
         name = self.rng.choice([one for one in self.names if one != "jammer"])
         seen = self.stops["named: DishonestError"]
         if not self._once(name, do="lie", db=6.0):
             return False
-        self.pause(20.0, until=lambda: self.stops["named: DishonestError"] > seen)
-        self.liars += self.stops["named: DishonestError"] > seen
+        if not self.pause(HANG_S, until=lambda: self.stops["named: DishonestError"] > seen):
+            raise AssertionError(f"'{name}' sends with 6 dB more than it announces, and nobody sees it")
+        self.liars += 1
+        set_right(self.here.folder, name)
         self._end(name, signal.SIGKILL)
         return True
 
@@ -251,25 +257,33 @@ class Soak:
         what = self.rng.choice([{"wall_s": 86400.0}, {"wall_s": -86400.0}, {"steady_s": 20.0}])
         return self._once(self.rng.choice([name, "server"]), do="clock", **what)
 
-    def go(self, faults: int) -> None:
-        kinds = self.faults()
+    def go(self, faults: int, seconds: float = math.inf) -> None:
+        """So many faults, each kind as often as the others, or as many as there is time for."""
+        started = time.monotonic()
+        self.start()
+        turn: list[str] = []
+        while sum(self.done.values()) < faults and time.monotonic() < started + seconds:
+            turn = turn or self.rng.sample(list(self.faults()), len(self.faults()))
+            self.inject(turn.pop())
+        self.finish()
+
+    def start(self) -> None:
+        """Nodes and the first run's server."""
         self._server_ended()
         self.supervise()
-        turn: list[str] = []
-        while sum(self.done.values()) < faults:
-            turn = turn or self.rng.sample(list(kinds), len(kinds))
-            kind = turn.pop()
-            happened = kinds[kind](self.rng.choice(self.names))
-            (self.done if happened else self.missed)[kind] += 1
-            print(f"{sum(self.done.values())} {kind}{'' if happened else ' (not)'}", flush=True)  # noqa: T201
-            if self.rng.random() < 0.5:
-                self.pause(HANG_S, until=_grown(self, 1))
-            else:
-                self.pause(self.rng.uniform(0.0, 0.3))
-        self.over = True
-        self._finish()
 
-    def _finish(self) -> None:
+    def inject(self, kind: str) -> bool:
+        """One fault of that kind, and some time after it; whether it has come to pass."""
+        happened = self.faults()[kind](self.rng.choice(self.names))
+        (self.done if happened else self.missed)[kind] += 1
+        print(f"{sum(self.done.values())} {kind}{'' if happened else ' (not)'}", flush=True)  # noqa: T201
+        if self.rng.random() < 0.5:
+            self.pause(HANG_S, until=_grown(self, 1))
+        else:
+            self.pause(self.rng.uniform(0.0, 0.3))
+        return happened
+
+    def finish(self) -> None:
         """The last run goes to its end, without faults."""
         self.over = False
         number = len(self.runs)
@@ -320,16 +334,10 @@ def require_no_traceback(folder: Path) -> None:
             raise AssertionError(f"{log.name}: {found.group()[:3000]}")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--faults", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="folder for logs and books, instead of a temporary one")
-    options = parser.parse_args()
-    started = time.monotonic()
-    folder = options.keep or Path(tempfile.mkdtemp(prefix="airdp-soak-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(options.seed)
+@contextmanager
+def soaking(folder: Path, seed: int) -> Iterator[Soak]:
+    """Nodes, their air and a meddler, before anything is started."""
+    rng = random.Random(seed)
     with site(folder, changes=IMPATIENT) as here:
         here.watched = True
         names = [radio.name for radio in here.lab.radios if radio.name != "ps"]
@@ -337,13 +345,29 @@ def main() -> int:
             here.changes = {name: {"server": meddler.endpoint(name)} for name in names}
             soak = Soak(here, meddler, rng)
             try:
-                soak.go(options.faults)
+                yield soak
                 require_no_traceback(folder)
             finally:
                 if soak.server is not None:
                     soak.server.kill()
-                said = {**soak.said(), "seconds": round(time.monotonic() - started), "seed": options.seed}
-                print(json.dumps(said, indent=1))  # noqa: T201
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--faults", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no new fault after so long")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder for logs and books, instead of a temporary one")
+    options = parser.parse_args()
+    started = time.monotonic()
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="airdp-soak-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with soaking(folder, options.seed) as soak:
+        try:
+            soak.go(options.faults, options.seconds)
+        finally:
+            said = {**soak.said(), "seconds": round(time.monotonic() - started), "seed": options.seed}
+            print(json.dumps(said, indent=1))  # noqa: T201
     if options.keep is None:
         shutil.rmtree(folder)
     return 0

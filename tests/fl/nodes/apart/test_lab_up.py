@@ -1,0 +1,149 @@
+"""`airdp lab up`: every node of a lab is started, shown while it lives, and taken down again."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from fl.cli.main import main
+from fl.cli.nodes import node
+from fl.cli.nodes.lab import node_table
+from fl.errors import RunFolderError
+from fl.processes.lab_up import LabUp, lab_up
+from fl.processes.status import STATUS
+from fl.run import run
+from fl.run.apart.attendance import NodesElsewhere
+from fl.run.config import parse_config
+from fl.run.course.metrics import UplinkMetrics
+from fl.run.course.result import FINISHED
+from fl.run.folder import RunFolder, locked
+from fl.run.runner import run_experiment
+from tests.conftest import REPOSITORY, START, Outcome
+from tests.fl.nodes.apart.site import free_port, lab_of, sections, wait_until
+from tests.fl.nodes.small_runs import small_run
+
+pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
+
+START_S = 60.0
+
+
+def shown(up: LabUp) -> list[dict[str, str]]:
+    """The table's rows, by column."""
+    table = node_table(up)
+    columns = {str(column.header): list(column.cells) for column in table.columns}
+    return [{name: str(cells[row]) for name, cells in columns.items()} for row in range(table.row_count)]
+
+
+def test_every_node_is_started_shown_and_ended(tmp_path: Path) -> None:
+    server = f"tcp://127.0.0.1:{free_port()}"
+    with lab_up(lab_of(2, tmp_path), server, main, seed=1, state=tmp_path / "state") as up:
+        wait_until(lambda: all(row["state"] == "waiting" for row in shown(up)), START_S)
+        assert {(row["node"], row["role"]) for row in shown(up)} == {
+            ("client-1", "client"),
+            ("client-2", "client"),
+            ("jammer", "jammer"),
+        }
+        assert {(row["last heard"], row["uplink"]) for row in shown(up)} == {("", "")}
+        chosen = sections()
+        config = parse_config({**chosen, "radio": {**chosen["radio"], "lab": str(up.lab_file)}})
+        seen: list[list[dict[str, str]]] = []
+
+        def look(metrics: UplinkMetrics) -> None:
+            # What a node leaves of itself is at most a second old.
+            wait_until(lambda: all(row["uplink"] == f"{metrics.uplink} {last(row)}" for row in shown(up)), START_S)
+            seen.append(shown(up))
+
+        elsewhere = NodesElsewhere(server, up.folder / "keys")
+        assert run_experiment(config, tmp_path / "run", on_uplink=look, elsewhere=elsewhere).status == FINISHED
+        assert len(seen) == 3
+        for rows in seen:
+            assert {row["state"] for row in rows} == {"ready"}
+            assert all(row["last heard"].endswith(" s ago") for row in rows)
+        for started in up.nodes:
+            started.process.join(20)
+        assert {row["state"] for row in shown(up)} == {"ended"}
+    assert [started.process.exitcode for started in up.nodes] == [0, 0, 0]
+    assert not up.folder.exists()
+
+
+def last(row: dict[str, str]) -> str:
+    """What a node was told last in an uplink."""
+    return "Settle" if row["role"] == "client" else "Check"
+
+
+def test_for_other_machines_there_is_a_command_for_each(tmp_path: Path) -> None:
+    with lab_up(lab_of(2, tmp_path), "tcp://10.0.0.1:5757", main, seed=1) as up:
+        commands = up.commands()
+        assert set(commands) == {"client-1", "client-2", "jammer"}
+        for name, command in commands.items():
+            parser = argparse.ArgumentParser(exit_on_error=False)
+            node.add_arguments(parser)
+            options = parser.parse_args(command.split()[2:])
+            assert (options.name, options.role) == (name, up.lab.radio(name).role.value)
+            assert (options.server, options.lab, options.keys) == ("tcp://10.0.0.1:5757", "lab.toml", Path("keys"))
+        # What it says to take there is enough: beside the lab file, a node's own secret and the server's public key.
+        assert (up.folder / "keys" / "ps.key").exists()
+        assert (up.folder / "keys" / "jammer.key_secret").exists()
+
+
+def test_nodes_do_not_outlive_who_started_them(tmp_path: Path) -> None:
+    """Killed, it takes nothing down: they notice."""
+    command = ["lab", "up", "loopback", "--backend", "loopback-served", "--state", str(tmp_path / "state")]
+    starter = subprocess.Popen(
+        [sys.executable, "-c", START, *command, "--server", f"tcp://127.0.0.1:{free_port()}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    states = [tmp_path / "state" / name for name in (*(f"client-{number + 1}" for number in range(5)), "jammer")]
+    try:
+        wait_until(lambda: all((state / STATUS).exists() for state in states), START_S)
+        assert all(in_use(state) for state in states)
+    finally:
+        starter.send_signal(signal.SIGKILL)
+        starter.wait()
+    wait_until(lambda: not any(in_use(state) for state in states), START_S)
+
+
+def in_use(state: Path) -> bool:
+    """Whether the node that keeps this is there."""
+    try:
+        with locked(RunFolder(state)):
+            return False
+    except RunFolderError:
+        return True
+
+
+def test_plutos_and_a_run_in_one_command(tmp_path: Path, airdp: Any) -> None:
+    """Server, three clients, jammer: five processes, and virtual radios in one more. Epsilon is that of one process.
+
+    Noise of virtual Plutos is the system's: sigma is measured in every run anew. 65536 samples of silence, of which
+    three quarters of the subcarriers count, bound its variance to within 5 standard deviations of 0.5 %.
+    """
+    chosen = small_run("pluto-virtual", clients=3, uplinks=2)
+    (tmp_path / "small.toml").write_text(tomli_w.dumps(chosen))
+    alone = run(chosen, tmp_path / "alone")
+    port = free_port()
+    words = ("lab", "up", "pluto-virtual", "--run", "small.toml", "--out", "apart", "--state", "state", "--json")
+    said: Outcome = airdp(*words, "--server", f"tcp://127.0.0.1:{port}", timeout=180)
+    assert said.code == 0, said.err
+    result = json.loads(said.out)
+    assert (result["status"], result["transmissions_charged"]) == (FINISHED, 2)
+    epsilon = result["privacy"][0]["epsilon"]
+    assert epsilon == pytest.approx(dict(alone.privacy[0].epsilon), rel=0.05)
+    kept = sorted(path.name for path in (tmp_path / "state").iterdir())
+    assert kept == ["client-1", "client-2", "client-3", "jammer"]
+    against = [part for path in (tmp_path / "state").glob("client-*/*/") for part in ("--against", str(path))]
+    compared: Outcome = airdp("ledger", "apart", *against, "--json")
+    assert compared.code == 0, compared.err
+    for one in json.loads(compared.out)["against"]:
+        assert (one["sent"], one["unknown"]) == (2, 0)
+        assert one["own_loss"] == pytest.approx(one["server_loss"])
