@@ -7,6 +7,7 @@ x: uint8 is scaled by 1/255 to [0, 1], other numbers are taken as they are. y: w
 names (n,) are labels in sorted order; floats (n,) or anything of shape (n, k) are k targets to predict.
 """
 
+import importlib
 import inspect
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -60,13 +61,12 @@ def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arra
     """
     require_trust("data.set", f"torchvision:{name}")
     try:
-        from torchvision import datasets
+        kind = getattr(_torchvision_datasets(), name, None)
     except Exception as error:  # one that was built for another torch fails as it likes
         raise DataError(
             f"data.set = 'torchvision:{name}' needs the package torchvision, in the version that belongs to the "
             f"installed torch ({type(error).__name__}: {error}): pip install torchvision, or give the data as an .npz"
         ) from error
-    kind = getattr(datasets, name, None)
     if not isinstance(kind, type):
         raise DataError(f"torchvision has no data set '{name}': see torchvision.datasets for what it has")
     takes = inspect.signature(kind).parameters
@@ -84,6 +84,26 @@ def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arra
             "data.arguments = { download = true } where there is internet)"
         ) from error
     return dict(zip(NAMES, (array for pool in pools for array in pool), strict=False))
+
+
+def _torchvision_datasets() -> Any:
+    """torchvision.datasets, also of a build for GPUs beside a torch without them, as package indexes serve it.
+
+    Its compiled operators cannot be loaded there, and it ends at the first that it wants to describe. Data sets use
+    none: with their names declared, the rest of it can be imported. Whoever calls one is told that it has no kernel.
+    """
+    import torch
+
+    try:
+        return importlib.import_module("torchvision.datasets")
+    except RuntimeError as error:
+        if "operator torchvision::" not in str(error):
+            raise
+    for operator in ("nms", "qnms"):
+        if not hasattr(torch.ops.torchvision, operator):
+            schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            torch.library.define(f"torchvision::{operator}", schema)
+    return importlib.import_module("torchvision.datasets")
 
 
 def load_huggingface(folder: Path, arguments: Mapping[str, Any]) -> Arrays:
