@@ -60,7 +60,7 @@ def call(options: argparse.Namespace) -> int:
         )
         for label in labels
     ]
-    comparisons = [compare(contents, folder) for folder in options.against]
+    comparisons = compare(path, options.against) if options.against else []
     published = state_published(contents.mechanisms, header.sizes_array, delta=delta)
     planned = (path.parent / ALLOCATION).exists()
     allocation = RunFolder(path.parent).read_json(ALLOCATION) if planned else None
@@ -104,7 +104,8 @@ def call(options: argparse.Namespace) -> int:
     for one in comparisons:
         RESULTS.print(
             f"client {one.client} ({one.folder}): {one.sent} transmissions of its own, {one.unknown} of them on rows "
-            f"that are not here; S {one.own_loss:.6g} there, {one.server_loss:.6g} here",
+            f"that are not here, {one.lowered} that count for less here than it was told; S {one.own_loss:.6g} there, "
+            f"{one.server_loss:.6g} here",
             soft_wrap=True,
         )
     return _code(comparisons)
@@ -115,5 +116,5 @@ def _comparison_json(one: Comparison) -> dict[str, Any]:
 
 
 def _code(comparisons: list[Comparison]) -> int:
-    """3 where a client has sent what the server's ledger does not know."""
+    """3 where a client has sent what the server's ledger does not know, or counts for less."""
     return 3 if any(one.under_counted for one in comparisons) else 0

@@ -1,5 +1,6 @@
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,3 +51,21 @@ def test_a_file_that_is_no_key_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "ps.key").write_text(content)
     with pytest.raises(ConfigError, match="is not a key"):
         load_public(tmp_path, "ps")
+
+
+def test_the_command_makes_and_lists_keys(tmp_path: Path, command: Any) -> None:
+    keys = tmp_path / "keys"
+    made = command("keys", "new", "ps", "client-1", "--keys", keys)
+    assert (made.code, made.err) == (0, "")
+    (keys / "client-1.key_secret").rename(tmp_path / "elsewhere")
+    listed = command("keys", "list", "--keys", keys, "--json").json["keys"]
+    assert [(one["name"], one["secret_here"]) for one in listed] == [("client-1", False), ("ps", True)]
+    assert {one["public"].encode() for one in listed} == set(public_keys(keys))
+    text = command("keys", "list", "--keys", keys)
+    assert "client-1: " in text.out
+    assert "public key only" in text.out
+    assert load_keys(keys, "ps").secret.decode() not in made.out + text.out
+    (keys / "ps.key_secret").chmod(0o640)
+    refused = command("keys", "list", "--keys", keys)
+    assert (refused.code, "chmod 600" in refused.err) == (2, True)
+    assert command("keys", "new", "--keys", keys).code == 2

@@ -3,11 +3,14 @@
 import dataclasses
 import json
 import math
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fl.errors import LedgerError, PrivacyError
+from fl.nodes.apart.comparison import compare
 from fl.nodes.apart.own_budget import Budget
 from fl.nodes.apart.own_ledger import PERMITS, OwnLedger, Promise
 from fl.privacy.accountant import Accountant
@@ -240,3 +243,47 @@ def test_an_account_is_taken_over_once_and_never_for_less(tmp_path: Path, server
     ledger.settle(read_hash(server), json.dumps(mechanism().to_json()))
     ledger.settle("f" * 64, json.dumps(mechanism().to_json()))
     assert ledger.epsilon() == settled
+
+
+def kept(tmp_path: Path, server: Ledger, settled: RoundMechanism, number: int = 1) -> None:
+    """One more uplink of a client, from the server's row to its account."""
+    folder = tmp_path / "own"
+    ledger = OwnLedger(folder, HEADER, PLACE, Budget(), Accountant.EXACT)
+    ledger.authorise(permit(server, mechanism(number)), promise(number))
+    ledger.settle(read_hash(server), json.dumps(settled.to_json()))
+    ledger.close()
+
+
+def test_both_ledgers_are_compared_row_by_row(tmp_path: Path, server: Ledger) -> None:
+    noisier = mechanism(2, sigma=0.2, alpha_cj=0.02)
+    quieter = mechanism(2, sigma=0.1, alpha_cj=0.01)
+    kept(tmp_path, server, mechanism())
+    server.account(1, mechanism())
+    kept(tmp_path, server, quieter, 2)
+    honest, lying = tmp_path / "honest.jsonl", tmp_path / "lying.jsonl"
+    for path, account in ((honest, quieter), (lying, noisier)):
+        shutil.copy(tmp_path / "server.jsonl", path)
+        Ledger.open(path, resumed=False).account(3, account)
+    (found,) = compare(honest, [tmp_path / "own"])
+    assert (found.sent, found.unknown, found.lowered, found.under_counted) == (2, 0, 0, False)
+    assert found.own_loss == pytest.approx(found.server_loss)
+    # It has told the client of less noise than it counts with.
+    (found,) = compare(lying, [tmp_path / "own"])
+    assert (found.unknown, found.lowered, found.under_counted) == (0, 1, True)
+    # Without any account the server counts without the jammer, which is no less.
+    (found,) = compare(tmp_path / "server.jsonl", [tmp_path / "own"])
+    assert (found.unknown, found.lowered) == (0, 0)
+    another = Ledger.create(tmp_path / "another.jsonl", HEADER)
+    another.authorise(mechanism())
+    (found,) = compare(tmp_path / "another.jsonl", [tmp_path / "own"])
+    assert (found.unknown, found.under_counted) == (2, True)
+
+
+def test_the_command_says_whose_ledger_lacks_something(tmp_path: Path, server: Ledger, command: Any) -> None:
+    kept(tmp_path, server, mechanism())
+    said = command("ledger", tmp_path / "server.jsonl", "--against", tmp_path / "own")
+    assert (said.code, "1 transmissions of its own, 0 of them on rows that are not here" in said.out) == (0, True)
+    another = Ledger.create(tmp_path / "another.jsonl", HEADER)
+    another.authorise(mechanism())
+    said = command("ledger", tmp_path / "another.jsonl", "--against", tmp_path / "own")
+    assert (said.code, "1 of them on rows that are not here" in said.out) == (3, True)

@@ -31,8 +31,7 @@ def assert_all_charged(here: Site, out: str = "run") -> None:
     """Everything that a client has sent is in the server's ledger, and counts there for no less than it was."""
     server = read_ledger(here.folder / out / "ledger.jsonl")
     assert len(here.states()) == len(here.lab.clients)
-    for folder in here.states():
-        found = compare(server, folder)
+    for found in compare(here.folder / out / "ledger.jsonl", here.states()):
         assert not found.under_counted
         assert found.sent <= server.authorised
 
