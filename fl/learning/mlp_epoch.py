@@ -77,14 +77,15 @@ def padded(count: int, multiple: int) -> int:
 
 
 @_compiled
-def _products(x: Array, rows: Indices, y: Array, out: Array) -> None:
-    """out[i, j] = x[rows[i]] . y[j]. Written out, because no loop keeps the sums in registers."""
+def _products(x: Array, rows: Indices, y: Array, columns: int, out: Array) -> None:
+    """out[i, j] = x[rows[i]] . y[j], over the first `columns`. Written out, because no loop keeps the sums in
+    registers."""
     for j in range(0, len(y), UNITS):
         y0, y1, y2 = y[j], y[j + 1], y[j + 2]
         for i in range(0, len(rows), SAMPLES):
             x0, x1, x2, x3 = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
             s00 = s01 = s02 = s10 = s11 = s12 = s20 = s21 = s22 = s30 = s31 = s32 = _ZERO
-            for k in range(y.shape[1]):
+            for k in range(columns):
                 s00 += x0[k] * y0[k]
                 s01 += x0[k] * y1[k]
                 s02 += x0[k] * y2[k]
@@ -175,8 +176,13 @@ def train_epoch(
     batch_size: int,
     classes: int,
     in_sample_space: bool,
+    anew: bool,
 ) -> None:
-    """Go once through `order` (n,) in batches, the last perhaps smaller; both layers are changed in place."""
+    """Go once through `order` (n,) in batches, the last perhaps smaller; both layers are changed in place.
+
+    anew: the first epoch, with samples in the order in which they are seen. In sample space a sample's column of the
+    change is zero until it is, so that inputs beyond the batches before are not looked at.
+    """
     hidden = samples.start.shape[1]
     rows = padded(min(batch_size, len(order)), SAMPLES)
     counting = np.arange(max(rows, classes))
@@ -194,14 +200,15 @@ def train_epoch(
         # Rows beyond the batch are computed for the sake of whole blocks and not looked at.
         for i in range(b):
             blocks[i] = batch[i]
-        _products(samples.inputs, blocks, first.change, z)
+        columns = padded(begin, LANES) if anew and in_sample_space else first.change.shape[1]
+        _products(samples.inputs, blocks, first.change, columns, z)
         for i in range(b):
             start = samples.start[batch[i]]
             for j in range(hidden):
                 value = start[j] + z[i, j]
                 # So that NaN stays NaN.
                 active[i, j] = _ZERO if value <= _ZERO else value
-        _products(active, counting[:rows], second.weights, logits)
+        _products(active, counting[:rows], second.weights, active.shape[1], logits)
         _errors(logits, samples.labels, batch, errors)
         for i in range(b):
             for j in range(hidden):

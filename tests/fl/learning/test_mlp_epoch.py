@@ -39,7 +39,7 @@ def test_padding_stays_zero(in_sample_space: bool) -> None:
     samples, first, second, rates = state(37, in_sample_space=in_sample_space)
     for seed in range(3):
         order = np.random.default_rng(seed).permutation(37)
-        train_epoch(samples, order, first, second, rates, 7, CLASSES, in_sample_space)
+        train_epoch(samples, order, first, second, rates, 7, CLASSES, in_sample_space, False)
     width = 37 if in_sample_space else 30
     for array in first:
         assert np.abs(array[:HIDDEN, :width]).max() > 0
@@ -53,10 +53,12 @@ def test_padding_stays_zero(in_sample_space: bool) -> None:
 
 def test_other_threads_run_meanwhile() -> None:
     samples, first, second, rates = state(600, in_sample_space=True)
-    train_epoch(samples, np.arange(2), first, second, rates, 16, CLASSES, True)
+    train_epoch(samples, np.arange(2), first, second, rates, 16, CLASSES, True, False)
     # Many epochs in one call, of the order of a second.
     order = np.tile(np.random.default_rng(1).permutation(600), 600)
-    trainer = threading.Thread(target=train_epoch, args=(samples, order, first, second, rates, 16, CLASSES, True))
+    trainer = threading.Thread(
+        target=train_epoch, args=(samples, order, first, second, rates, 16, CLASSES, True, False)
+    )
     trainer.start()
     turns = 0
     while trainer.is_alive():

@@ -112,6 +112,10 @@ CASES = {
     "no proximal term": Case(samples=50, features=30, hidden=12, classes=5, batch_size=16, epochs=4, mu=0.0),
     "no momentum": Case(samples=50, features=30, hidden=12, classes=5, batch_size=16, epochs=4, momentum=0.0),
     "strong pull back": Case(samples=50, features=30, hidden=12, classes=5, batch_size=16, epochs=4, mu=5.0),
+    "one epoch": Case(samples=200, features=784, hidden=196, classes=10, batch_size=64, epochs=1),
+    "one epoch, a last batch of one": Case(samples=33, features=20, hidden=12, classes=5, batch_size=8, epochs=1),
+    "one epoch, one batch": Case(samples=17, features=20, hidden=12, classes=5, batch_size=64, epochs=1),
+    "one epoch, weight space": Case(samples=45, features=20, hidden=12, classes=5, batch_size=16, epochs=1),
     "twenty epochs": Case(samples=60, features=64, hidden=32, classes=10, batch_size=16, epochs=20),
 }
 
