@@ -42,8 +42,6 @@ class Traits:
         )
 
     @classmethod
-    def of_virtual_devices(cls, capabilities: Capabilities) -> "Traits":
+    def of_virtual_devices(cls, capabilities: Capabilities, jammer_noise: JammerNoise = JammerNoise.SYSTEM) -> "Traits":
         """Virtual devices in an air of their own, through the drivers of real ones."""
-        return cls(
-            capabilities, simulated_air=True, virtual_time=False, jammer_noise=JammerNoise.SYSTEM, exclusive=None
-        )
+        return cls(capabilities, simulated_air=True, virtual_time=False, jammer_noise=jammer_noise, exclusive=None)

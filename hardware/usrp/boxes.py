@@ -4,11 +4,13 @@ import logging
 import math
 from collections.abc import Mapping
 
+from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab
 from hardware.radio.errors import HardwareError, RadioTimeoutError
 from hardware.usrp.device import UsrpDevice
 from hardware.usrp.settings import UsrpBox, UsrpSettings, usrp_of
 from hardware.usrp.timing import (
+    DRIFT_S,
     choose_sources,
     join_time,
     now_s,
@@ -120,7 +122,7 @@ class Boxes:
         choose_sources(device, box)
         if len(self.devices) > 1:
             others = {other: self.devices[other] for other in self.devices if self.ready(other)}
-            join_time(name, others | {name: device}, self.boxes)
+            join_time(name, others | {name: device}, self.boxes, self._apart_s)
         self._bare.discard(name)
 
     def give_up_restarted(self) -> None:
@@ -130,7 +132,7 @@ class Boxes:
         """
         found = {name: self.devices[name] for name in self.devices if self.ready(name)}
         try:
-            restarted = with_another_time(found, self.boxes)
+            restarted = with_another_time(found, self.boxes, self._apart_s)
             for name, device in found.items():
                 seen_s, self._seen_s[name] = self._seen_s.get(name, -math.inf), now_s(device)
                 if self._seen_s[name] < seen_s:
@@ -142,13 +144,18 @@ class Boxes:
         for name in restarted:
             found[name].fail("it has lost its time: it was switched off and on again")
 
+    @property
+    def _apart_s(self) -> float:
+        """How far apart the times of boxes may be."""
+        return 0.0 if self._lab.clock_mode is ClockMode.SHARED else DRIFT_S
+
     def verify(self) -> None:
         """Raise `LockLostError` where a box does not follow its reference any more, or has another time than others."""
         found = {name: device for name, device in self.devices.items() if self.ready(name)}
         for name, device in found.items():
             require_locked(device, self.boxes[name])
         if len(found) > 1:
-            require_one_time(found, self.boxes)
+            require_one_time(found, self.boxes, self._apart_s)
 
     def close(self) -> None:
         """Let all go."""

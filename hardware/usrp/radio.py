@@ -122,6 +122,24 @@ class UsrpRadio(Radio):
             self._stop_streams()
             self._origin, self._ticks = origin, replace(ticks, origin=origin)
 
+    @property
+    def sending(self) -> bool:
+        """Whether a burst is not over."""
+        return self._tx is not None and self._tx.unsent(self._time_sample()) > 0
+
+    def pulse_sample(self) -> float:
+        """When the last pulse came, in samples."""
+        pulse, ticks = self.device.get("time_last_pps"), self._count
+        return (int(pulse.to_ticks(ticks.tick_rate_hz)) - ticks.origin) / ticks.per_sample
+
+    def count_back(self, samples: int) -> None:
+        """Number samples lower by so many."""
+        ticks = self._count
+        self._stop_streams()
+        self._origin = ticks.origin + samples * ticks.per_sample
+        self._ticks = replace(ticks, origin=self._origin)
+        self.resume()
+
     def _time_sample(self) -> int:
         """The first sample that has not begun."""
         return self._count.sample_at(self.device.get("time_now")) + 1

@@ -6,7 +6,6 @@ which needs no pulse where it is the only one that is told the time.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,12 @@ LOCK_S = 5.0
 """For a box to follow its reference."""
 PULSE_S = 2.5
 """Within which a pulse per second must have come."""
+DRIFT_S = 0.4
+"""By which boxes with crystals of their own may have drifted apart: 10 ppm in half a day. Beyond half a second nobody
+could tell which pulse is which."""
 _LOOK_S = 0.01
+# Virtual boxes count in steps of their samples.
+_STEP_S = 1e-5
 # After a pulse there is that much time to tell all boxes what the next one is.
 _MOST_TELLING_S = 0.7
 _ATTEMPTS = 3
@@ -77,9 +81,11 @@ def locked(device: UsrpDevice, box: UsrpBox) -> bool:
     names = {
         Source.EXTERNAL: ("ref_locked",),
         Source.MIMO: ("mimo_locked",),
-        Source.GPSDO: ("ref_locked", "gps_locked"),
+        Source.GPSDO: ("ref_locked",),
     }.get(box.clock_source, ())
-    return all(device.sensor(name) is not False for name in names)
+    # Without satellites a GPSDO's pulses come when its own crystal thinks that a second is over.
+    satellites = ("gps_locked",) if Source.GPSDO in (box.clock_source, box.time_source) else ()
+    return all(device.sensor(name) is not False for name in (*names, *satellites))
 
 
 def require_locked(device: UsrpDevice, box: UsrpBox) -> None:
@@ -132,7 +138,7 @@ def _have_one_time(devices: Sequence[UsrpDevice]) -> bool:
     return len(pulses) == 1 and all(0.0 < now_s(device) - max(pulses) < _A_SECOND_S for device in devices)
 
 
-def join_time(name: str, devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
+def join_time(name: str, devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox], apart_s: float = 0.0) -> None:
     """Give a box that was opened anew the time of the others, which get the same pulses, and verify that it has it.
 
     Where no other one can tell, it begins a new time, and those that come after it join that.
@@ -149,26 +155,36 @@ def join_time(name: str, devices: Mapping[str, UsrpDevice], boxes: Mapping[str, 
             return reference.uhd.types.TimeSpec(last.get_full_secs() + 1, last.get_frac_secs())
 
         _tell_at_a_pulse([device], next_pulse, reference)
-    require_one_time(devices, boxes)
+    require_one_time(devices, boxes, apart_s)
 
 
-def require_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> None:
-    """Raise `LockLostError` unless all boxes have counted the last pulse as the same moment, or have it by cable."""
+def require_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox], apart_s: float = 0.0) -> None:
+    """Raise `LockLostError` unless all boxes have counted the last pulse as the same moment, and are at the same time.
+
+    The first is exact, and says nothing of boxes that get pulses of their own: each counts whole seconds. The second
+    tells those, as far as they are further apart than a question takes. apart_s: by how much crystals of their own may
+    have let them drift.
+    """
     pulsed = _pulsed(devices, boxes)
     found = _last_pulses_s(pulsed)
-    if len(set(found.values())) > 1:
+    if found and max(found.values()) - min(found.values()) > apart_s:
         listed = ", ".join(f"{name} {seconds:.9f} s" for name, seconds in found.items())
         raise LockLostError(f"boxes do not have one time: the last pulse was at {listed}; do all get the same one?")
+    leader = next(iter(pulsed.values()), None)
     for name, device in devices.items():
-        if name not in pulsed and pulsed:
-            _require_cabled_time(device, next(iter(pulsed.values())))
+        if leader is not None and device is not leader:
+            what = "do both get the same pulses?" if name in pulsed else "is the MIMO cable connected?"
+            _require_same_time(device, leader, apart_s, what)
 
 
-def with_another_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox]) -> list[str]:
-    """Boxes that have counted the last pulse as another moment than most others."""
+def with_another_time(
+    devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox], apart_s: float = 0.0
+) -> list[str]:
+    """Boxes that have counted the last pulse as another moment than most others. apart_s: see `require_one_time`."""
     found = _last_pulses_s(_pulsed(devices, boxes))
-    usual = Counter(found.values()).most_common(1)
-    return [name for name, seconds in found.items() if seconds != usual[0][0]]
+    times = list(found.values())
+    usual = max(times, key=lambda one: sum(abs(other - one) <= apart_s for other in times), default=0.0)
+    return [name for name, seconds in found.items() if abs(seconds - usual) > apart_s]
 
 
 def _last_pulses_s(devices: Mapping[str, UsrpDevice]) -> dict[str, float]:
@@ -181,19 +197,14 @@ def _last_pulses_s(devices: Mapping[str, UsrpDevice]) -> dict[str, float]:
     return found
 
 
-def _require_cabled_time(device: UsrpDevice, leader: UsrpDevice) -> None:
-    """A box at a MIMO cable has no pulse of its own: its time lies between two looks at the leader's.
-
-    The cable brings it every 0.6 ms.
-    """
+def _require_same_time(device: UsrpDevice, leader: UsrpDevice, apart_s: float, what_to_check: str) -> None:
+    """A box's time lies between two looks at the leader's. A MIMO cable brings it every 0.6 ms."""
     for _ in range(_ATTEMPTS):
         before, own, after = now_s(leader), now_s(device), now_s(leader)
-        if before <= own <= after:
+        if before - apart_s - _STEP_S <= own <= after + apart_s + _STEP_S:
             return
         time.sleep(_LOOK_S)
-    raise LockLostError(
-        f"{device.name} is at {own:.6f} s and {leader.name} at {before:.6f} s: is the MIMO cable connected?"
-    )
+    raise LockLostError(f"{device.name} is at {own:.6f} s and {leader.name} at {before:.6f} s: {what_to_check}")
 
 
 def tune_together(devices: Mapping[str, UsrpDevice], center_hz: float, lead_s: float) -> None:
@@ -286,8 +297,9 @@ def now_s(device: UsrpDevice) -> float:
 
 
 def _what_to_check(box: UsrpBox) -> str:
+    if Source.GPSDO in (box.clock_source, box.time_source):
+        return "does its GPSDO see satellites?"
     return {
         Source.EXTERNAL: "is 10 MHz connected to REF IN, and strong enough?",
         Source.MIMO: "is the MIMO cable connected, and the other box on?",
-        Source.GPSDO: "does its GPSDO see satellites?",
     }.get(box.clock_source, "is it a working box?")

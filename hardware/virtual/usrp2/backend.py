@@ -10,7 +10,7 @@ from hardware.air.settings import SECTION as MEDIUM
 from hardware.air.settings import MediumSettings
 from hardware.lab.emulation import Emulation, EmulationSettings
 from hardware.lab.model import Backend, Connection, Lab
-from hardware.lab.traits import Traits
+from hardware.lab.traits import JammerNoise, Traits
 from hardware.radio.contract import Radio
 from hardware.radio.errors import HardwareError
 from hardware.usrp.apart import PulsesApart
@@ -21,7 +21,8 @@ NAME = "usrp-virtual"
 
 def _traits(lab: Lab) -> Traits:
     del lab
-    return Traits.of_virtual_devices(CAPABILITIES)
+    # As in the loopback: nothing real is protected, and what the two make of the same noise can be compared.
+    return Traits.of_virtual_devices(CAPABILITIES, JammerNoise.SEED)
 
 
 def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:

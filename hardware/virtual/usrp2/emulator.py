@@ -2,6 +2,7 @@
 
 import selectors
 import threading
+import time
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -77,6 +78,12 @@ class Emulator:
                 self._take(ready)
                 self._virtual.settle()
                 self._virtual.go_on()
+                self._tell_time()
+
+    def _tell_time(self) -> None:
+        now_s = time.monotonic()
+        for port in self._ports:
+            port.tell_time(now_s)
 
     def _take_waiting(self) -> None:
         """Take what has come already."""

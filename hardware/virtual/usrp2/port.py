@@ -15,10 +15,11 @@ from hardware.virtual.usrp2.wire.control import Control
 from hardware.virtual.usrp2.wire.socket_room import SocketRoom
 from hardware.virtual.usrp2.wire.vrt import Command, TxPacket, command_answer, parse_command, parse_tx
 
-CONTROL, RX, TX, COMMANDS = 49152, (49156, 49158), 49157, 49159
+CONTROL, RX, TX, COMMANDS, GPS = 49152, (49156, 49158), 49157, 49159, 49172
 """UDP ports; none of them can be chosen."""
-PORTS = (CONTROL, *RX, TX, COMMANDS, SIDE_CHANNEL)
+PORTS = (CONTROL, *RX, TX, COMMANDS, GPS, SIDE_CHANNEL)
 _RECEIVE_BUFFER = 4 << 20
+_REPEAT_S = 1.0
 # What a datagram occupies in a socket's buffer, at most.
 _DATAGRAM_OVERHEAD = 1024
 
@@ -32,15 +33,18 @@ class Port:
         self.host, self.radio = host, radio
         self._lab, self._room = lab, room
         self.sockets = {port: stack.enter_context(_socket(host, port)) for port in PORTS}
-        self._control = Control(host, radio.bus, memories(host, serial, radio.name))
+        fitted = radio.gpsdo is not None
+        self._control = Control(host, radio.bus, memories(host, serial, radio.name, gpsdo=fitted), gps=fitted)
         self._side_channel = SideChannel(lab, radio)
         self._peers: dict[int, Address] = {}
+        self._told_second, self._told_at_s = -1, 0.0
         self._handlers: dict[int, Callable[[int, memoryview, Address], None]] = {
             CONTROL: self._on_control,
             RX[0]: self._on_rx,
             RX[1]: self._on_rx,
             TX: self._on_tx,
             COMMANDS: self._on_command,
+            GPS: self._on_gps,
             SIDE_CHANNEL: self._on_side_channel,
         }
         radio.client = Client(self._send_packets, self._send_complaint, self._send_report, self._answer, self._rx_room)
@@ -85,6 +89,22 @@ class Port:
             self._peers[port] = sender
             self.radio.bus.order(command)
             self._lab.heard()
+
+    def _on_gps(self, port: int, datagram: memoryview, sender: Address) -> None:
+        """A serial port: answers and what is said unasked go to who wrote last, an empty line being enough."""
+        if self.radio.gpsdo is not None:
+            self._peers[port] = sender
+            send_all(self.sockets[port], self.radio.gpsdo.answer(bytes(datagram)), sender)
+
+    def tell_time(self, now_s: float) -> None:
+        """Let a GPSDO say what it says after each pulse, and again where time stands still. now_s: of any clock."""
+        gpsdo, peer = self.radio.gpsdo, self._peers.get(GPS)
+        if gpsdo is None or peer is None or self.radio.frozen:
+            return
+        second = self.radio.clock.second
+        if second != self._told_second or now_s - self._told_at_s > _REPEAT_S:
+            self._told_second, self._told_at_s = second, now_s
+            send_all(self.sockets[GPS], gpsdo.sentences(second), peer)
 
     def _on_side_channel(self, port: int, datagram: memoryview, sender: Address) -> None:
         send_all(self.sockets[port], [self._side_channel.answer(datagram)], sender)

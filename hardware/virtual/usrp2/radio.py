@@ -11,6 +11,7 @@ from hardware.virtual.shared_time import Samples
 from hardware.virtual.usrp2.agenda import Agenda
 from hardware.virtual.usrp2.bus import FULL_SCALE_WORD, Bus
 from hardware.virtual.usrp2.device.clock import Clock
+from hardware.virtual.usrp2.device.gpsdo import Gpsdo
 from hardware.virtual.usrp2.device.registers import TICKS_PER_S
 from hardware.virtual.usrp2.rx_stream import RxStream, Words
 from hardware.virtual.usrp2.tx_queue import TxQueue
@@ -37,7 +38,7 @@ class Client:
 
 
 class VirtualUsrp:
-    """State of one radio; see `Antenna` for what the air wants of it.
+    """State of one radio; see `Antenna` for what the air wants of it. gpsdo: where it has one.
 
     frozen: it answers nothing and sends nothing. eager: in lockstep, what it receives comes as fast as it is read.
     """
@@ -50,6 +51,7 @@ class VirtualUsrp:
         self.eager = False
         self.streamed_samples = 0
         self.client: Client | None = None
+        self.gpsdo: Gpsdo | None = None
         self.rx = tuple(
             RxStream(number, self.clock, self._deliver(number), self._complain(number)) for number in range(2)
         )

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from hardware.radio.errors import HardwareError
+from hardware.virtual.usrp2.device.registers import TICKS_PER_S
 from hardware.virtual.usrp2.radio import VirtualUsrp
 from hardware.virtual.usrp2.virtual_lab import VirtualLab
 
@@ -40,11 +41,14 @@ class SideChannel:
             "lo_locked": self._lo_locked,
             "ref_locked": self._ref_locked,
             "pps": self._pps,
+            "pulse_delay": self._pulse_delay,
             "mimo": self._mimo,
             "eager": self._eager,
             "frozen": self._frozen,
             "vanished": self._vanished,
         }
+        if radio.gpsdo is not None:
+            self._orders["gps_locked"] = partial(setattr, radio.gpsdo, "locked")
 
     def answer(self, datagram: memoryview) -> bytes:
         """To a request, whatever it is."""
@@ -113,6 +117,9 @@ class SideChannel:
     def _pps(self, connected: int) -> None:
         self._radio.clock.has_pulse = bool(connected)
 
+    def _pulse_delay(self, ticks: int) -> None:
+        self._radio.clock.pulse_delay = ticks % TICKS_PER_S
+
     def _mimo(self, connected: int) -> None:
         self._radio.clock.cabled = bool(connected)
 
@@ -133,7 +140,9 @@ def ask(uri: str, *, at: int | None = None, **orders: int) -> dict[str, Any]:
 
     block: of the air's fading, everywhere. lose_rx, lose_tx: so many packets that come next are lost. overflow,
     break_chain: of what is being received. starve: the burst under way gets no more samples. late_rx, late_tx: so many
-    timed commands or bursts that come next count as late. lo_locked, ref_locked, pps, mimo: what is there. eager: in
+    timed commands or bursts that come next count as late. lo_locked, ref_locked, pps, mimo, gps_locked where the box
+    has a GPSDO: what is there.
+    pulse_delay: ticks by which its pulses come later than those of other boxes. eager: in
     lockstep, time runs as fast as its client reads. frozen: answers nothing and sends nothing, for as long. vanished:
     switched off, and all settings gone.
     """

@@ -17,8 +17,10 @@ from hardware.air.noise import Randomness
 from hardware.air.settings import medium_of
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab, LabRadio
+from hardware.usrp.settings import Source, usrp_of
 from hardware.virtual.antennas import Antennas
 from hardware.virtual.shared_time import SharedTime
+from hardware.virtual.usrp2.device.gpsdo import Gpsdo
 from hardware.virtual.usrp2.device.registers import TICKS_PER_S
 from hardware.virtual.usrp2.radio import VirtualUsrp
 
@@ -44,6 +46,9 @@ class VirtualLab(Antennas[VirtualUsrp]):
             usrp = VirtualUsrp(radio, lock, 1.0 if lab.clock_mode is ClockMode.SHARED else 1.0 + ppm * 1e-6)
             # Nobody has set it yet: every box counts from when it was switched on.
             usrp.clock.offset = int(boots.integers(TICKS_PER_S, 100 * TICKS_PER_S))
+            box = usrp_of(lab).box(radio.name)
+            if Source.GPSDO in (box.clock_source, box.time_source):
+                usrp.gpsdo = Gpsdo()
             return usrp
 
         super().__init__(lab, seed, paced, make)

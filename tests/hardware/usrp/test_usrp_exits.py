@@ -46,7 +46,7 @@ def lab_file(served: EmulatorProcess, tmp_path_factory: pytest.TempPathFactory) 
     return file
 
 
-@pytest.mark.parametrize(("way", "number", "code"), EXITS[1:3])
+@pytest.mark.parametrize(("way", "number", "code"), EXITS[1:])
 def test_every_exit(
     served: EmulatorProcess, lab_file: Path, tmp_path: Path, way: str, number: signal.Signals | None, code: int
 ) -> None:

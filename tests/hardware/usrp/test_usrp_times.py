@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hardware.lab.clock import ClockMode
-from hardware.radio.errors import HardwareError, LabFileError, LockLostError, LostPacketError
+from hardware.lab.file import parse_lab
+from hardware.radio.errors import CapabilityError, HardwareError, LabFileError, LockLostError, LostPacketError
 from hardware.usrp import timing
-from hardware.usrp.boxes import Boxes
+from hardware.usrp.boxes import Boxes, _choose_connectors
+from hardware.usrp.connect import reach_again
 from hardware.usrp.device import UsrpDevice
-from hardware.usrp.settings import Source, UsrpBox
-from hardware.usrp.timing import require_common_sources, tune_together
+from hardware.usrp.settings import Source, UsrpBox, usrp_of
+from hardware.usrp.timing import choose_sources, require_common_sources, tune_together
 from hardware.virtual.process import emulator_process
 from hardware.virtual.usrp2.side_channel import ask
 from tests.hardware.radio_contract import LEAD_SAMPLES, arrival, waveform
@@ -28,6 +32,8 @@ CABLE = {
 """The receiver, which is first in the lab, counts by itself, and the sender follows."""
 
 
+TICK_RATE_HZ = 1e8
+PPM = 100.0
 TICKS = 188
 """Of a sample: a pulse has the tick of a sample every 47 s only."""
 
@@ -39,6 +45,34 @@ def test_every_cable_has_another_end() -> None:
     for boxes in ({"a": led, "b": led}, {"a": alone, "b": led, "c": led}, {"a": led}):
         with pytest.raises(LabFileError, match=r"'mimo', and \d boxes another one.*other end"):
             require_common_sources(boxes, ClockMode.SHARED, "lab")
+
+
+class Told:
+    """A box as `timing` asks it: a pulse that it has counted, and what time it is, by one question after the other."""
+
+    def __init__(self, name: str, pulse_s: float, times_s: list[float]) -> None:
+        self.name, self._pulse_s, self._times_s = name, pulse_s, times_s
+
+    def get(self, what: str) -> Any:
+        seconds = self._pulse_s if what == "time_last_pps" else self._times_s[0]
+        if what == "time_now" and len(self._times_s) > 1:
+            self._times_s.pop(0)
+        return SimpleNamespace(get_real_secs=lambda: seconds)
+
+
+def one_time(leader: Told, other: Told, apart_s: float = 0.0) -> None:
+    devices: Any = {leader.name: leader, other.name: other}
+    timing.require_one_time(devices, dict.fromkeys(devices, UsrpBox()), apart_s)
+
+
+def test_boxes_that_count_the_same_pulse_alike_must_be_at_the_same_time_too() -> None:
+    """Each box that gets pulses of its own counts whole seconds: the last one has the same name in both."""
+    one_time(Told("a", 7.0, [7.2, 7.21]), Told("b", 7.0, [7.205]))
+    with pytest.raises(LockLostError, match=r"b is at 7\.500000 s and a at 7\.210000 s: do both get the same pulses"):
+        one_time(Told("a", 7.0, [7.2, 7.21]), Told("b", 7.0, [7.5]))
+    with pytest.raises(LockLostError, match=r"last pulse was at a 7\.0+ s, b 7\.000000010 s"):
+        one_time(Told("a", 7.0, [7.2]), Told("b", 7.00000001, [7.2]))
+    one_time(Told("a", 7.0, [7.2]), Told("b", 7.00000001, [7.2]), apart_s=1e-6)
 
 
 @needs_uhd
@@ -169,6 +203,82 @@ class TestBoxes:
             bench.boxes.reopen("sender")
         bench.boxes.boxes["sender"] = UsrpBox(subdevice="A:0", antenna="RX2", tx_antenna="TX/RX")
         bench.boxes.reopen("sender")
+
+    def test_pulses_that_are_not_the_same_are_found(self, bench: Bench) -> None:
+        bench.boxes.verify()
+        ask(bench.uris["sender"], pulse_delay=round(0.3 * TICK_RATE_HZ))
+        sender = bench.boxes.devices["sender"]
+        try:
+            timing._tell_at_a_pulse(list(bench.boxes.devices.values()), lambda: sender.time_at(1000.0))
+            with pytest.raises(LockLostError, match=r"do (both|all) get the same"):
+                bench.boxes.verify()
+        finally:
+            ask(bench.uris["sender"], pulse_delay=0)
+            timing._tell_at_a_pulse(list(bench.boxes.devices.values()), lambda: sender.time_at(2000.0))
+        bench.boxes.verify()
+
+    @pytest.mark.parametrize("interpolation", [13, 52, 430])
+    def test_rates_at_which_an_n210_clips_at_half_scale_are_refused_by_name(
+        self, bench: Bench, interpolation: int
+    ) -> None:
+        lab = configured(bench.opened())
+        sender = lab.radios["sender"]
+        rate_hz = TICK_RATE_HZ / interpolation
+        wrong = replace(sender.settings, sample_rate_hz=rate_hz, bandwidth_hz=min(rate_hz, 40e6))
+        with pytest.raises(CapabilityError, match=rf"interpolation of {interpolation} an N210R4 clips at half"):
+            sender.configure(wrong)
+        assert sender.parked
+
+    def test_each_box_has_what_the_lab_file_says_of_it(self, bench: Bench) -> None:
+        tables = bench.lab.to_tables()
+        tables["usrp"] = {"antenna": "RX2", "radio": {"sender": {"antenna": "TX/RX", "subdevice": "A:0"}}}
+        tables["usrp"]["radio"]["receiver"] = {"time_source": "mimo", "clock_source": "mimo"}
+        section = usrp_of(parse_lab(tables))
+        for name, device in bench.boxes.devices.items():
+            _choose_connectors(device, section.box(name))
+            choose_sources(device, section.box(name))
+        found = {
+            name: [str(device.get(what)) for what in ("rx_antenna", "clock_source", "time_source")]
+            for name, device in bench.boxes.devices.items()
+        }
+        assert found == {"receiver": ["RX2", "mimo", "mimo"], "sender": ["TX/RX", "external", "external"]}
+        for name, device in bench.boxes.devices.items():
+            choose_sources(device, bench.boxes.boxes[name])
+        bench.boxes.verify()
+
+
+@needs_uhd
+class TestCrystals:
+    """Two boxes with the same pulses and crystals of their own."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def bench(cls) -> Iterator[Bench]:
+        lab = lab_of({"clock": "free-running"}, {"clock_source": "internal"}, radio={"sender": {"clock_ppm": PPM}})
+        with bench_of(lab) as bench:
+            yield bench
+
+    def test_counts_are_moved_together_again_by_pulses(self, bench: Bench) -> None:
+        lab = configured(bench.opened())
+        ready(lab)
+        receiver, sender = usrp(lab, "receiver"), usrp(lab, "sender")
+        rate_hz = receiver.settings.sample_rate_hz
+        # Two pulses at least.
+        for _ in range(5):
+            receiver.receive(round(0.5 * rate_hz), receiver.now() + receiver.lead_samples)
+        drift = round(PPM * 1e-6 * rate_hz)
+        assert abs(sender.pulse_sample() - receiver.pulse_sample()) >= 2 * drift - 1
+        assert reach_again(bench.lab, lab.radios) == ("sender",)
+        assert abs(sender.pulse_sample() - receiver.pulse_sample()) <= 1
+        assert reach_again(bench.lab, lab.radios) == ()
+        start = max(sender.now(), receiver.now()) + receiver.lead_samples + LEAD_SAMPLES
+        sender.transmit(np.full(1000, 0.5, np.complex64), start)
+        heard = np.abs(receiver.receive(4000, start - 2000).samples)
+        # Of a second at most, and what the link and its filters take.
+        assert -1.2 * drift <= int(np.argmax(heard > 0.1)) - 2000 <= 40
+        sender.check()
+        bench.close_radios()
+        bench.assert_silent()
 
 
 def delay_of_a_burst(bench: Bench) -> int:

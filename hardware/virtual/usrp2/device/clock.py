@@ -14,6 +14,7 @@ class Clock:
     """count: ticks that have passed, moved from outside in steps of `step`. ratio: ticks per tick of an exact clock.
 
     The pulses of all radios come from one source, at whole seconds of an exact clock. has_pulse: whether they arrive.
+    pulse_delay: ticks by which they come later, less than a second.
     leader: the clock at the other end of a MIMO cable, None at the end that leads. cabled: whether the cable is there.
     follows: whether the time is to come from there.
     """
@@ -24,6 +25,7 @@ class Clock:
         self.ratio = ratio
         self.offset = 0
         self.has_pulse = True
+        self.pulse_delay = 0
         self.leader: Clock | None = None
         self.cabled = True
         self.follows = False
@@ -75,20 +77,26 @@ class Clock:
         self._last_pulse = self._pulse_before(count)
 
     @property
+    def second(self) -> int:
+        """Pulses that have come so far, whether they arrived or not."""
+        return math.floor((self.count - self.pulse_delay) / (TICKS_PER_S * self.ratio))
+
+    @property
     def last_pulse(self) -> int:
         """Time of the last pulse that arrived."""
         return (self._last_pulse + self.offset) & _MASK
 
     def _pulse_before(self, count: int) -> int:
-        second = math.floor(count / (TICKS_PER_S * self.ratio))
+        second = math.floor((count - self.pulse_delay) / (TICKS_PER_S * self.ratio))
         pulse = self._pulse(second)
         return pulse if pulse <= count else self._pulse(second - 1)
 
     def _pulse_after(self, count: int) -> int:
-        second = math.floor(count / (TICKS_PER_S * self.ratio)) + 1
+        second = math.floor((count - self.pulse_delay) / (TICKS_PER_S * self.ratio)) + 1
         pulse = self._pulse(second)
         return pulse if pulse > count else self._pulse(second + 1)
 
     def _pulse(self, second: int) -> int:
         # A whole number of ticks where the crystal is exact, without a detour through floating point.
-        return second * TICKS_PER_S if self.ratio == 1.0 else math.ceil(second * TICKS_PER_S * self.ratio)
+        exact = second * TICKS_PER_S if self.ratio == 1.0 else math.ceil(second * TICKS_PER_S * self.ratio)
+        return exact + self.pulse_delay

@@ -39,22 +39,23 @@ class Memory:
         return data
 
 
-def memories(host: str, serial: str, name: str) -> dict[int, Memory]:
+def memories(host: str, serial: str, name: str, *, gpsdo: bool = False) -> dict[int, Memory]:
     """All of a radio, by address. serial: at most 8 characters. name: at most 31, cut where it is longer."""
     return {
-        MOTHERBOARD: Memory(_motherboard(host, serial, name)),
+        MOTHERBOARD: Memory(_motherboard(host, serial, name, gpsdo=gpsdo)),
         RX_BOARD: Memory(_daughterboard(_SBX_V4_RX, serial)),
         TX_BOARD: Memory(_daughterboard(_SBX_V4_TX, serial)),
     }
 
 
-def _motherboard(host: str, serial: str, name: str) -> bytes:
+def _motherboard(host: str, serial: str, name: str, *, gpsdo: bool) -> bytes:
     content = bytearray(b"\xff" * _SIZE)
     content[0x00:0x02] = _N210_R4.to_bytes(2, "little")
     address = ipaddress.IPv4Address(host).packed
     # The vendor's prefix, then what distinguishes radios here.
     content[0x02:0x08] = bytes((0x00, 0x80, 0x2F)) + address[1:]
     content[0x0C:0x10] = address
+    content[0x17] = gpsdo
     content[0x18:0x21] = serial.encode("ascii", "replace")[:8].ljust(9, b"\0")
     content[0x21:0x41] = name.encode("ascii", "replace")[:31].ljust(32, b"\0")
     return bytes(content)

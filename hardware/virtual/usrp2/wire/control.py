@@ -11,7 +11,7 @@ PROTOCOL_VERSION = 12
 LENGTH = 36
 """Of the struct."""
 _FIRMWARE_MINOR = 4
-# Of the firmware's own registers: this one tells that there is no GPS receiver, the next the minor version.
+# Of the firmware's own registers: this one may tell that there is no GPS receiver, the next the minor version.
 _GPS_REGISTER, _NO_GPS = 3, 0x1234ABCD
 _MINOR_REGISTER = 7
 _FIRMWARE_REGISTERS = 16
@@ -36,14 +36,14 @@ class Registers(Protocol):
 
 
 class Control:
-    """Answers of one radio at the address `host`."""
+    """Answers of one radio at the address `host`. gps: whether it has a receiver for it."""
 
-    def __init__(self, host: str, registers: Registers, memories: dict[int, Memory]) -> None:
+    def __init__(self, host: str, registers: Registers, memories: dict[int, Memory], *, gps: bool = False) -> None:
         self._host = socket.inet_aton(host)
         self._registers = registers
         self._memories = memories
         self._firmware = [0] * _FIRMWARE_REGISTERS
-        self._firmware[_GPS_REGISTER] = _NO_GPS
+        self._firmware[_GPS_REGISTER] = 0 if gps else _NO_GPS
         self._firmware[_MINOR_REGISTER] = _FIRMWARE_MINOR
 
     def answer(self, datagram: memoryview) -> bytes | None:

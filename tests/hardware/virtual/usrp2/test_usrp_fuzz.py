@@ -1,14 +1,18 @@
 """Datagrams that no client sends, at every port: the server keeps serving, and nothing grows."""
 
 import gc
+import json
 import random
 import socket
 import struct
 import time
 from pathlib import Path
 
+from hardware.lab.file import parse_lab
+from hardware.lab.model import Lab
 from hardware.virtual.usrp2.emulator import Emulator
-from hardware.virtual.usrp2.port import COMMANDS, CONTROL, PORTS, TX
+from hardware.virtual.usrp2.port import COMMANDS, CONTROL, GPS, PORTS, TX
+from hardware.virtual.usrp2.side_channel import PORT as SIDE_CHANNEL
 from hardware.virtual.usrp2.side_channel import ask
 from hardware.virtual.usrp2.tx_queue import LARGEST_QUEUE_BYTES
 from tests.hardware.virtual.usrp2.uhd_client import make_lab
@@ -33,7 +37,28 @@ def datagram(rng: random.Random, port: int) -> bytes:
         payload = rng.randbytes(4 * rng.randrange(300))
         header = rng.getrandbits(32) & 0x1FFF0000 | (len(payload) // 4 + rng.randrange(6))
         return struct.pack(">II", rng.getrandbits(32), header) + payload
+    if port == SIDE_CHANNEL:
+        return json.dumps(request(rng)).encode()
+    if port == GPS:
+        return rng.choice((b"*IDN?\r\n", b"", b"*IDN?", b"\r\n" * 100, b"x" * 1400))
     return struct.pack(f">{len(words)}I", *words)
+
+
+def request(rng: random.Random) -> object:
+    """Of the side channel; none that makes the box deaf, because then nothing else would be tried."""
+    orders = ("block", "lose_rx", "lose_tx", "overflow", "break_chain", "starve", "late_rx", "late_tx", "lo_locked")
+    orders += ("ref_locked", "pps", "pulse_delay", "mimo", "eager", "gps_locked", "nothing", "")
+    values = (0, 1, 2, 10**9, -1, 10**30, 0.5, None, "1", [], {}, True)
+    asked = {rng.choice(orders): rng.choice(values) for _ in range(rng.randrange(4))}
+    return rng.choice(
+        (asked, {"do": asked}, {"do": asked, "at": rng.choice((*values, rng.getrandbits(64)))}, [asked], 7)
+    )
+
+
+def lab_with_gps() -> Lab:
+    """The server's box has a GPSDO, whose port would be deaf otherwise."""
+    tables = make_lab(1).to_tables()
+    return parse_lab({**tables, "usrp": {"radio": {"ps": {"time_source": "gpsdo"}}}})
 
 
 def resident_kib() -> int:
@@ -43,7 +68,7 @@ def resident_kib() -> int:
 
 def test_a_storm_of_datagrams_leaves_the_server_serving() -> None:
     rng = random.Random(1)
-    with Emulator(make_lab(1), seed=1) as emulator, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    with Emulator(lab_with_gps(), seed=1) as emulator, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         host = emulator.uris["ps"].removeprefix("addr=")
         before = half = resident_kib()
         for number in range(DATAGRAMS):
