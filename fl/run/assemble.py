@@ -237,6 +237,8 @@ def air_format(config: RunConfig, lab: Lab, coordinates: int) -> AirFormat:
         numerology=numerology,
         coordinates=coordinates,
         sounding_symbols=settings.sounding_symbols,
+        # A weak channel is charged for the sum of both errors: where one is measured longer, so is the other.
+        level_symbols=max(8, settings.sounding_symbols // 4),
         quiet_samples=settings.quiet_samples,
         first_quiet_samples=settings.first_quiet_samples,
         guard_samples=16 * settings.fft_size,
