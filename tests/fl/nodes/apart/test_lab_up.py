@@ -125,8 +125,8 @@ def in_use(state: Path) -> bool:
 def test_plutos_and_a_run_in_one_command(tmp_path: Path, airdp: Any) -> None:
     """Server, three clients, jammer: five processes, and virtual radios in one more. Epsilon is that of one process.
 
-    Noise of virtual Plutos is the system's: sigma is measured anew in every run, from 65536 samples of silence. In three
-    quarters of the band that is to within 0.23 %, five of which are 1.1 %; the rest is left to bounds on gains.
+    Noise of virtual Plutos is the system's: sigma is measured anew in every run, from 65536 samples of silence. In
+    three quarters of the band that is to within 0.23 %, five of which are 1.1 %; the rest is left to bounds on gains.
     """
     chosen = small_run("pluto-virtual", clients=3, uplinks=2)
     (tmp_path / "small.toml").write_text(tomli_w.dumps(chosen))
