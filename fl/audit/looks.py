@@ -1,5 +1,6 @@
 """What the capture of one uplink shows of its claim, in units of that claim."""
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,9 +19,11 @@ _EDGE = 3
 class Look:
     """What one uplink shows, in units of what its account claims.
 
-    guards, margins: mean power of noise by subcarrier (B,), over `guard_blocks` and `margin_blocks` blocks.
+    guards, margins: mean power of noise by subcarrier (B,), as well known as over `guard_blocks` and `margin_blocks`
+    blocks. What the receiver's converter adds by rounding is taken off: it hides nothing.
     guard_pairs, margin_pairs: mean w w^H of w = (Z(f), Z*(-f)) in them (P, 2, 2). cells: the payload's (symbols, U),
-    with noise of variance 1 on either axis. sent: what arrives in them at most (symbols, U). jammer: who it was.
+    with noise of variance 1 on either axis, and `rounding` besides. sent: what arrives in them at most (symbols, U).
+    jammer: who it was.
     """
 
     guards: NDArray[np.float64]
@@ -34,6 +37,7 @@ class Look:
     guard_pairs: NDArray[np.complex128] = field(default_factory=lambda: np.zeros((0, 2, 2), np.complex128))
     margin_pairs: NDArray[np.complex128] = field(default_factory=lambda: np.zeros((0, 2, 2), np.complex128))
     jammer: str | None = None
+    rounding: float = 0.0
 
 
 def look(
@@ -44,6 +48,7 @@ def look(
     weight: float,
     client: int,
     jammer: str | None = None,
+    converter_var_complex: float = 0.0,
 ) -> Look:
     """From a capture of the whole frame, in which client number `client` sent `update` (d,) in units of tau."""
     frame = air.payload
@@ -54,19 +59,26 @@ def look(
     payload = np.ascontiguousarray(samples[frame.payload_slice])
     quiet, jammed = _spectra(guards, air), _spectra(margins, air)
     own_power, power = 2.0 * mechanism.noise_std_real**2, 2.0 * std**2
+    own_rounding, rounding = converter_var_complex / own_power, converter_var_complex / power
     return Look(
-        guards=_power(quiet) / own_power,
-        guard_blocks=guards.shape[0],
-        margins=_power(jammed) / power,
-        margin_blocks=margins.shape[0],
+        guards=_power(quiet) / own_power - own_rounding,
+        guard_blocks=_worth(guards.shape[0], own_rounding),
+        margins=_power(jammed) / power - rounding,
+        margin_blocks=_worth(margins.shape[0], rounding),
         cells=demodulate(payload, air.payload_numerology) / np.float32(std),
         sent=air.grid.to_cells(update.astype(np.float32)) * np.float32(weight * gain / mechanism.sigma),
         mechanism=mechanism,
         gain=gain,
-        guard_pairs=_pairs(quiet) / own_power,
-        margin_pairs=_pairs(jammed) / power,
+        guard_pairs=_pairs(quiet) / own_power - own_rounding * np.eye(2),
+        margin_pairs=_pairs(jammed) / power - rounding * np.eye(2),
         jammer=jammer,
+        rounding=rounding,
     )
+
+
+def _worth(blocks: int, rounding: float) -> int:
+    """Blocks of noise alone from which its power would be known as well, where rounding adds so much to it."""
+    return max(1, math.floor(blocks / (1.0 + rounding) ** 2))
 
 
 def _blocks(samples: NDArray[np.complex64], air: AirFormat, *places: slice) -> NDArray[np.complex64]:

@@ -21,8 +21,9 @@ worst eighth of all pairs are chosen in every other uplink, and measured in thos
 
 Every uplink is measured in units of its own claim. Powers of noise on one subcarrier are then exponential with means
 of 1 or more where the claim holds, and n of them have a mean below 1 - z/sqrt(n) with the probability Phi(-z) at most
-(the lower tail of such a mean is lighter than the Gaussian one). Whatever else is there, of converters, leakage or
-crosstalk, adds to the measured noise, and takes nothing from the measured gain: it can hide a lie, never make one.
+(the lower tail of such a mean is lighter than the Gaussian one). What the receiver's converter adds by rounding is
+taken off. Whatever else is there, of leakage or crosstalk, adds to the measured noise, and takes nothing from the
+measured gain: it can hide a lie, never make one.
 """
 
 import math
@@ -231,14 +232,15 @@ def _quiet(
 class _Response:
     """Of what arrived to what was sent, by subcarrier of the sounding (B,), in units of the claimed gain.
 
-    energy: of what was sent, sum |w|^2 in units of the noise on one axis. noise: power of what is left, mean over
-    `count` values.
+    energy: of what was sent, sum |w|^2 in units of the noise on one axis. noise: power of what is left, rounding taken
+    off, as well known as a mean over `count` values.
     """
 
     response: NDArray[np.complex128]
     energy: NDArray[np.float64]
     noise: NDArray[np.float64]
     count: int
+    rounding: float
 
     @classmethod
     def of(cls, looks: Sequence[Look]) -> "_Response":
@@ -253,11 +255,13 @@ class _Response:
         products = np.sum(received * known.conj(), axis=0)
         left = np.sum(np.abs(received - known * (products / energy)) ** 2, axis=0)
         count = PAYLOAD_SYMBOL * (received.shape[0] - 1)
+        rounding = float(np.mean([seen.rounding for seen in looks]))
         return cls(
             response=_together(products) / _together(energy),
             energy=_together(energy),
-            noise=_together(left) / (2.0 * count),
-            count=count,
+            noise=_together(left) / (2.0 * count) - rounding,
+            count=max(1, math.floor(count / (1.0 + rounding) ** 2)),
+            rounding=rounding,
         )
 
 
@@ -269,7 +273,7 @@ def _together(values: NDArray[Any]) -> NDArray[Any]:
 def _loud(client: str, claimed: float, searched: _Response, tested: _Response) -> list[PartFinding]:
     """Gain along the phase that the other uplinks showed: at most |T| in the mean, whatever that phase was."""
     turned = (tested.response * np.exp(-1j * np.angle(searched.response))).real
-    stds = np.sqrt(np.maximum(tested.noise, 1.0) / tested.energy)
+    stds = np.sqrt((np.maximum(tested.noise, 1.0) + tested.rounding) / tested.energy)
     loudest = np.argsort(-np.abs(searched.response))[: max(1, turned.size // _SHARE)]
     reach = turned + float(norm.ppf(1.0 - 0.05 / turned.size)) * -stds
     one = int(np.argmax(reach))

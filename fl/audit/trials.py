@@ -299,7 +299,14 @@ class _Attacker:
             claimed=float(ratios[self.attack.client]),
             predicted=CLIP_NORM * directions.predicted_mus,
             look=look(
-                seen.samples, mechanism, self.air, directions.update(amounts), self.weight, self.attack.client, jammer
+                seen.samples,
+                mechanism,
+                self.air,
+                directions.update(amounts),
+                self.weight,
+                self.attack.client,
+                jammer,
+                seen.converter_var_complex,
             ),
         )
 

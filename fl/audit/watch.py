@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.noise import measure_noise
+from calibration.converter import rounding_var_real
+from calibration.noise import NoiseMeasurement, measure_noise
 from fl.errors import PrivacyError
 from fl.nodes.client import ClientNode
 from fl.nodes.jammer import JammerNode, Jamming
@@ -146,7 +147,8 @@ def _only(recorder: _Recorder) -> Burst:
 class Watched:
     """What one exchange showed. samples: complex64, from the receiver's sample `start_sample` on.
 
-    noise_var_complex: of the receiver, E|n|^2 per sample, as the silence before it showed.
+    noise_var_complex: of the receiver, E|n|^2 per sample, as the silence before it showed, less what its converter adds
+    by rounding: converter_var_complex.
     """
 
     clients: dict[str, ClientMoment]
@@ -154,6 +156,7 @@ class Watched:
     samples: NDArray[np.complex64]
     start_sample: int
     noise_var_complex: float
+    converter_var_complex: float = 0.0
 
 
 @dataclass
@@ -167,7 +170,7 @@ class Watch:
     _clients: dict[str, ClientMoment] = field(default_factory=dict)
     _jammer: JammerMoment | None = None
     _received: tuple[int, NDArray[np.complex64]] | None = None
-    _noise_var_complex: float = 0.0
+    _noise: NoiseMeasurement | None = None
     _sources: dict[str, Callable[[int], Draws]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -186,7 +189,7 @@ class Watch:
         if isinstance(message, Receive) and isinstance(answer, Received):
             self._received = (message.start_sample, self._capture(message, answer))
         if isinstance(message, MeasureSilence) and isinstance(answer, Silence):
-            self._noise_var_complex = self._noise_in(answer)
+            self._noise = self._noise_in(answer)
         return answer
 
     concurrent = False
@@ -195,12 +198,12 @@ class Watch:
         """See `Link.ask_all`."""
         return [self.ask(node, message) for node, message in asked]
 
-    def _noise_in(self, silence: Silence) -> float:
+    def _noise_in(self, silence: Silence) -> NoiseMeasurement:
         """Of the receiver: the server's own measurement, or an observer's in the same silence."""
         if self.observer is None:
-            return noise_var_complex_from_real(silence.noise.noise_var_real)
+            return silence.noise
         samples = self.observer.receive(OBSERVED_SILENCE, silence.start_sample).checked(OBSERVED_SILENCE).samples
-        return noise_var_complex_from_real(measure_noise(samples, self.numerology).noise_var_real)
+        return measure_noise(samples, self.numerology)
 
     def _capture(self, order: Receive, received: Received) -> NDArray[np.complex64]:
         if self.observer is None:
@@ -220,10 +223,11 @@ class Watch:
 
     def take(self) -> Watched:
         """What was seen since the last call."""
-        if self._received is None:
+        if self._received is None or self._noise is None:
             raise PrivacyError("no payload was received since the last look")
-        start_sample, samples = self._received
-        seen = Watched(self._clients, self._jammer, samples, start_sample, self._noise_var_complex)
+        (start_sample, samples), rounding = self._received, rounding_var_real(self._noise.converter_step)
+        own, added = (noise_var_complex_from_real(var) for var in (self._noise.noise_var_real - rounding, rounding))
+        seen = Watched(self._clients, self._jammer, samples, start_sample, own, added)
         self._clients, self._jammer, self._received = {}, None, None
         return seen
 
