@@ -46,7 +46,7 @@ def test_the_same_run_as_over_the_loopback(tmp_path: Path) -> None:
 
 
 def test_each_uplink_of_the_shipped_run_agrees_with_the_loopback(tmp_path: Path) -> None:
-    """The noise of 14,710 coordinates has a power that scatters by 0.05 dB, half of it alike in both, and gains add 0.02:
+    """The power of the noise of 14,710 coordinates scatters by 0.05 dB, half of it alike in both, and gains add 0.02:
     the difference of two scatters by 0.06 dB. Noise that is wrong by a tenth differs by 0.4 dB and more.
 
     What is charged follows from measured noise and gains, which scatter by 0.1 % over these uplinks.
