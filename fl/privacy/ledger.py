@@ -58,8 +58,8 @@ from hardware.foundation.file_errors import described
 
 __all__ = ["Ledger", "LedgerContents", "LedgerHeader", "read_ledger"]
 
-_KINDS = ("open", "authorise", "account", "resume")
-_AUTHORISE = _KINDS.index("authorise")
+_KINDS = {"open": 0, "authorise": 1, "account": 2, "resume": 3}
+_AUTHORISE = _KINDS["authorise"]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class LedgerContents:
 
 
 class _Reading:
-    """What the rows read so far come to. kinds: of each row, an index into `_KINDS`.
+    """What the rows read so far come to. kinds: of each row, as numbers of `_KINDS`.
 
     pending: by row, uplinks that are authorised and not accounted for, as planned.
     """
@@ -112,7 +112,7 @@ class _Reading:
         """Check what a verified row says, and that it may stand where it stands."""
         if not self.kinds:
             self.header = header_of(self._path, line)
-        elif row.kind not in _KINDS[1:]:
+        elif not _KINDS.get(row.kind):
             raise LedgerError(f"ledger {self._path} line {row.seq + 1} is of unknown kind '{row.kind}'")
         if row.kind in ("authorise", "account"):
             if row.mechanism is None:
@@ -128,7 +128,7 @@ class _Reading:
                 raise LedgerError(
                     f"ledger {self._path} line {row.seq + 1} accounts for an uplink that was not authorised"
                 )
-        self.kinds.append(_KINDS.index(row.kind))
+        self.kinds.append(_KINDS[row.kind])
         self.head, self.first_hash = row.hash, self.first_hash or row.hash
 
     @property
@@ -150,7 +150,7 @@ def read_ledger(path: Path) -> LedgerContents:
         header=reading.header,
         mechanisms=tuple(spent.values()),
         proven=tuple(seq in accounted for seq in spent),
-        resumes=reading.kinds.count(_KINDS.index("resume")),
+        resumes=reading.kinds.count(_KINDS["resume"]),
         head=reading.head,
         hashes=frozenset(hashes),
     )
@@ -297,7 +297,7 @@ class Ledger:
         if seq == 0:
             _write(self._path, lambda: sync_folder(self._path.parent))
         self._torn = False
-        self._kinds.append(_KINDS.index(kind))
+        self._kinds.append(_KINDS[kind])
         self.head = digest
         self.first_hash, self.last_line = self.first_hash or digest, line.decode()
         return seq

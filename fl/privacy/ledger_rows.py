@@ -153,7 +153,14 @@ class Row:
     authorised_seq: int | None = None
 
 
-_ROW = TypeAdapter(Row)
+# The adapter's own method asks for its options anew at each row.
+_VALIDATOR = TypeAdapter(Row).validator
+
+
+def _row_of(line: bytes) -> Row:
+    """A line as a row, whatever its hash. Raises `ValidationError`."""
+    row: Row = _VALIDATOR.validate_json(line)
+    return row
 
 
 def encode(row: Mapping[str, Any]) -> tuple[bytes, str]:
@@ -170,8 +177,9 @@ def is_intact(line: bytes) -> bool:
     """Whether a line, with its end, matches its own hash."""
     found = _HASH.search(line)
     if found is not None and line.endswith(b"\n"):
-        body = line[: found.start()] + line[found.end() : -1]
-        if hashlib.sha256(body).hexdigest().encode() == found[1]:
+        digest = hashlib.sha256(line[: found.start()])
+        digest.update(memoryview(line)[found.end() : -1])
+        if digest.hexdigest().encode() == found[1]:
             return True
     return _is_intact_unsorted(line)
 
@@ -194,7 +202,7 @@ def follows(line: bytes, head: str, seq: int) -> bool:
     if line.count(b"\n") != 1 or not is_intact(line):
         return False
     try:
-        row = _ROW.validate_json(line)
+        row = _row_of(line)
     except ValidationError:
         return False
     return row.prev == head and row.seq == seq
@@ -203,7 +211,7 @@ def follows(line: bytes, head: str, seq: int) -> bool:
 def seq_of(line: bytes) -> int | None:
     """Number of a row by itself; None where the line is none."""
     try:
-        return _ROW.validate_json(line).seq if line.count(b"\n") == 1 and is_intact(line) else None
+        return _row_of(line).seq if line.count(b"\n") == 1 and is_intact(line) else None
     except ValidationError:
         return None
 
@@ -214,7 +222,7 @@ def checked_row(text: str) -> Row:
     if len(line) > LONGEST_ROW_BYTES or line.count(b"\n") != 1 or not is_intact(line):
         raise LedgerError("not a row of a ledger: it does not match its hash")
     try:
-        return _ROW.validate_json(line)
+        return _row_of(line)
     except ValidationError as error:
         raise LedgerError("not a row of a ledger: it cannot be read") from error
 
@@ -267,7 +275,7 @@ def _fault(line: bytes) -> str | None:
 def parse_row(path: Path, line: bytes) -> Row:
     """A line that is intact."""
     try:
-        return _ROW.validate_json(line)
+        return _row_of(line)
     except ValidationError as error:
         said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:3])
         raise LedgerError(f"ledger {path} holds a row that cannot be read: {said}") from error

@@ -4,6 +4,7 @@ Losses are added in the order of the accounts, one after the other, so that a ru
 sums to the last bit.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -79,7 +80,8 @@ class Tally:
 
     def _losses_of_rows(self, rows: Sequence[MechanismRow]) -> NDArray[np.float64]:
         """Shape (rows, K); the same numbers as `losses_of` of each."""
-        gains = np.array([row.received_gains for row in rows])
+        every = itertools.chain.from_iterable(row.received_gains for row in rows)
+        gains = np.fromiter(every, np.float64, len(rows) * self._sizes.size).reshape(len(rows), self._sizes.size)
         bounded = np.array([row.record_bounded for row in rows])
         sigma = np.array([0.0 if row.sigma_origin in _NO_NOISE else row.sigma for row in rows])
         rounding = np.array([[row.rounding] for row in rows])

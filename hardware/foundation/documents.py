@@ -69,7 +69,7 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise
     # Beside TOMLDecodeError, what Python says to integers of thousands of digits.
     except ValueError as error:
-        raise DocumentError(str(error)) from error
+        raise DocumentError(_reason(error)) from error
     _check(data)
     return data
 
@@ -93,9 +93,15 @@ def parse_json(content: bytes | str, *, unique: bool = False) -> Any:
     except DocumentError:
         raise
     except ValueError as error:
-        raise DocumentError(str(error)) from error
+        raise DocumentError(_reason(error)) from error
     _check(value)
     return value
+
+
+def _reason(error: ValueError) -> str:
+    """In words for who wrote the file: Python's to so long an integer are for programmers."""
+    said = str(error)
+    return "an integer in it has thousands of digits" if "set_int_max_str_digits" in said else said
 
 
 def _text(content: bytes) -> str:

@@ -32,3 +32,13 @@ def test_no_reader_waits_for_a_pipe(tmp_path: Path, read: Callable[[Path], objec
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DocumentError, match="not a regular file"):
         read(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(("read", "text"), [(read_json, "[{}]"), (read_toml, "a = {}")])
+def test_an_integer_of_thousands_of_digits_is_told_in_words_for_its_writer(
+    tmp_path: Path, read: Callable[[Path], object], text: str
+) -> None:
+    """Python would advise to call a function of its own."""
+    (tmp_path / "a").write_text(text.format("9" * 5000))
+    with pytest.raises(DocumentError, match="an integer in it has thousands of digits"):
+        read(tmp_path / "a")
