@@ -1,6 +1,7 @@
 """Signals at random moments of a payload over virtual Plutos, and what their air saw beside what the ledger says.
 
-AIRDP_STOPS=200 sets the number of signals; what they did is in the log (`-o log_cli=true --log-cli-level=INFO`).
+AIRDP_STOPS=200 sets the number of signals, AIRDP_STOPS_SEED which moments they come at; what they did is in the log
+(`-o log_cli=true --log-cli-level=INFO`).
 """
 
 import json
@@ -33,7 +34,9 @@ from tests.conftest import REPOSITORY
 from tests.fl.nodes.small_runs import pluto_run
 from tests.hardware.plutos import wait_for
 
-STOPS = int(os.environ.get("AIRDP_STOPS", "8"))
+STOPS, SEED = (
+    int(os.environ.get(name, default)) for name, default in (("AIRDP_STOPS", "8"), ("AIRDP_STOPS_SEED", "11"))
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 SLOW, DELAY_S = "client-1", 0.004
 """Whatever is set on this radio is set so much later."""
@@ -288,7 +291,7 @@ def jammed_in(contents: LedgerContents) -> dict[int, bool]:
 
 @pytest.mark.timeout(120 + 15 * STOPS)
 def test_nobody_is_heard_without_the_noise_that_the_ledger_counts(scene: Scene) -> None:
-    draw = random.Random(11)
+    draw = random.Random(SEED)
     what: Counter[str] = Counter()
     unprotected = 0
     whole = payload_samples_of(scene)
