@@ -83,7 +83,7 @@ def test_noise_that_is_overstated_is_refuted(monkeypatch: pytest.MonkeyPatch, la
 
 
 def test_noise_that_is_overstated_is_refuted_where_clients_jam_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By 10 %. Notches of some of them leave a margin above that, and the mean has it too; one has less than the lie."""
+    """By 10 %. Notches of some of them leave a margin above that, and so has the mean; one of them has less."""
     overstate_sigma(monkeypatch)
     validation = validated("loopback-harsh", 1, 40, noise_var_complex=3e-7, jammer=JammerRole.ROTATING, jamming=0.6)
     wrong = [found for found in validation.refuted_by if isinstance(found, PartFinding)]
