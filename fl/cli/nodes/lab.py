@@ -1,11 +1,13 @@
 """Start all nodes of a lab as processes of this machine, and a run over them, or wait for one elsewhere.
 
-With --run CONFIG the server is started too, and everything ends with the run. Without it a table shows the nodes until
-Ctrl-C, with the command that starts each of them on a machine of its own.
+With --run CONFIG the server is started too, and everything ends with the run; on a terminal a table shows the nodes
+meanwhile. Without it the table is shown until Ctrl-C, with the command that starts each node on a machine of its own.
 """
 
 import argparse
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,13 +71,28 @@ def _run(options: argparse.Namespace, up: "LabUp") -> int:
     parser = argparse.ArgumentParser()
     run.add_arguments(parser)
     try:
-        return run.call(parser.parse_args(arguments))
+        with _shown(up):
+            return run.call(parser.parse_args(arguments))
     except Exception:
         for node in up.nodes:
             said = node.log.read_text(errors="replace").strip()
             if said:
                 PROGRESS.print(f"{node.name}: {said[-400:]}", markup=False, highlight=False)
         raise
+
+
+@contextmanager
+def _shown(up: "LabUp") -> Iterator[None]:
+    """The table of nodes above what the run says of itself, where there is a terminal."""
+    from rich.live import Live
+
+    if not PROGRESS.is_interactive:
+        yield
+        return
+    with Live(
+        get_renderable=lambda: node_table(up), console=PROGRESS, transient=True, refresh_per_second=1.0 / _REFRESH_S
+    ):
+        yield
 
 
 def _watch(up: "LabUp") -> None:

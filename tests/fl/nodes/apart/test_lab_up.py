@@ -6,14 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
+from rich.console import Console
+from rich.progress import Progress
 
 from fl.cli.main import main
-from fl.cli.nodes import node
+from fl.cli.nodes import lab, node
 from fl.cli.nodes.lab import node_table
 from fl.errors import RunFolderError
 from fl.processes.lab_up import LabUp, lab_up
@@ -71,6 +74,17 @@ def test_every_node_is_started_shown_and_ended(tmp_path: Path) -> None:
         assert {row["state"] for row in shown(up)} == {"ended"}
     assert [started.process.exitcode for started in up.nodes] == [0, 0, 0]
     assert not up.folder.exists()
+
+
+def test_the_table_lives_beside_a_runs_progress_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lab_up(lab_of(1, tmp_path), "tcp://127.0.0.1:1", main, seed=1) as up:
+        for terminal in (True, False):
+            said = StringIO()
+            console = Console(file=said, force_terminal=terminal, force_interactive=terminal, width=100)
+            monkeypatch.setattr(lab, "PROGRESS", console)
+            with lab._shown(up), Progress(console=console, disable=not terminal) as progress:
+                progress.add_task("the run")
+            assert [word in said.getvalue() for word in ("last heard", "client-1", "the run")] == [terminal] * 3
 
 
 def last(row: dict[str, str]) -> str:

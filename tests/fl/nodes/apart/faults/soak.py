@@ -196,11 +196,13 @@ class Soak:
         return True
 
     def _meddle(self, name: str, way: str, seconds: float) -> bool:
-        self.meddler.wires[name].way = way
-        before = self.meddler.wires[name].passed
+        wire = self.meddler.wires[name]
+        wire.way, before = way, wire.passed
         self.pause(seconds)
-        self.meddler.wires[name].way = PASS
-        return way == CUT or self.meddler.wires[name].passed > before
+        # While a server starts there is nothing to do it to.
+        happened = way == CUT or self.pause(60.0, until=lambda: wire.passed > before)
+        wire.way = PASS
+        return happened
 
     def _repeat(self, name: str) -> bool:
         self.meddler.wires[name].repeats = 100
