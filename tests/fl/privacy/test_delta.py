@@ -155,6 +155,11 @@ def test_the_header_keeps_view_jammer_and_split(tmp_path: Path) -> None:
     contents = read_ledger(tmp_path / "ledger.jsonl")
     assert contents.header == HEADER
     assert contents.mechanisms == (MEASURED,)
+    # The file alone says in words what its numbers rest on, and a statement says the same.
+    opened = json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])
+    jammed = replace(MEASURED, alpha_cj=0.5)
+    assert opened["trust"] == list(stated(jammed, view=View.SAMPLES, jammer=JammerTrust.EXTERNAL).notes)
+    assert [said.split(":")[0] for said in opened["trust"]] == ["samples", "server", "jammer"]
 
 
 def test_a_ledger_of_format_1_is_about_cells_and_its_bounds_are_unknown(
