@@ -108,6 +108,7 @@ def dither_for(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_
     return choose_dither(circuits.step, **_scene(state, air, circuits, noise_std_real))
 
 
+@lru_cache(maxsize=128)
 def gain_with_image(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
     """Upper bound on the gain of a payload with its image: the largest singular value over all pairs f, -f.
 
@@ -152,7 +153,8 @@ def noise_kept(state: SoundedChannel, air: AirFormat, limit: float | None) -> fl
     return min(1.0, float(smallest[inside].min()) / plain)
 
 
-@lru_cache(maxsize=128)
+# Few, because each is as large as a hundred channels; what follows from it is kept for more.
+@lru_cache(maxsize=8)
 def image_upper(state: SoundedChannel, air: AirFormat, limit: float | None) -> NDArray[np.float64]:
     """Upper bound on |m(f)| on the fine grid: as measured, and not above `limit` times the channel.
 
@@ -197,6 +199,12 @@ def peak_limit(state: SoundedChannel, step: float | None, dither: Dither | None)
     if state.flat is not None:
         return within * abs(state.flat.gain)
     return within / float(np.abs(state.inverse.taps).sum())
+
+
+@lru_cache(maxsize=128)
+def _largest_gain(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
+    """Of a channel and its image together."""
+    return float(channel_gains_upper(state, air).max() + image_upper(state, air, limit).max())
 
 
 def _scene(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> dict[str, float]:

@@ -115,7 +115,7 @@ def _used_places(numerology: Numerology) -> NDArray[np.intp]:
     return np.asarray(np.isin(band, numerology.used_subcarriers)).nonzero()[0]
 
 
-# Compared by identity: it has arrays, and what is derived from it is kept.
+# Compared by identity: it has arrays, and what is derived from it is kept for a while.
 @dataclass(frozen=True, eq=False)
 class SoundedChannel:
     """Server to transmitter: what its sounding showed.
@@ -147,22 +147,22 @@ class SoundedChannel:
     image: MirrorImage | None = None
     level: LevelChange | None = None
 
-    @cached_property
+    @property
     def response(self) -> NDArray[np.complex128]:
         """H(f) on the fine grid of `phy.inversion`."""
-        return fine_response(self.channel, self.numerology)
+        return _response(self)
 
-    @cached_property
+    @property
     def inverse(self) -> ChannelInverse:
         """The filter that undoes the channel for a payload."""
-        return invert(self.response, self.numerology)
+        return _inverse(self)
 
     @property
     def used(self) -> NDArray[np.intp]:
         """Places of the used subcarriers among those of the band (U,)."""
         return _used_places(self.numerology)
 
-    @cached_property
+    @property
     def relative_std(self) -> NDArray[np.float64]:
         """Standard deviation of what arrives at each used subcarrier, relative to what should (U,)."""
         if self.flat is not None:
@@ -170,12 +170,23 @@ class SoundedChannel:
             return np.broadcast_to(self.flat.std / math.sqrt(self.numerology.fft_size - 2), self.used.shape)
         return np.asarray(np.sqrt(self.channel_var[self.used]) * self.inverse.gains[FINE * self.numerology.used_bins])
 
-    @property
+    @cached_property
     def weakest_gain(self) -> float:
         """1 / sup_f |G(f)|: the gain that decides on the power that undoing the channel takes; 0 without a channel."""
         if self.flat is not None:
             return abs(self.flat.gain)
         return 1.0 / self.inverse.largest_gain if self.inverse.largest_gain > 0.0 else 0.0
+
+
+# Of so many at a time: both are 130 times the size of a channel.
+@lru_cache(maxsize=64)
+def _response(state: SoundedChannel) -> NDArray[np.complex128]:
+    return fine_response(state.channel, state.numerology)
+
+
+@lru_cache(maxsize=64)
+def _inverse(state: SoundedChannel) -> ChannelInverse:
+    return invert(_response(state), state.numerology)
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def noise_unevenness(state: SoundedChannel, air: AirFormat) -> float:
     return BETWEEN**2 * float(gains.max() / gains.min()) if gains.min() > 0.0 else math.inf
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=4)
 def noise_inverse(state: SoundedChannel, air: AirFormat) -> ChannelInverse:
     """The filter that undoes the channel for noise, were it as weak at each frequency as its measurement allows.
 

@@ -60,12 +60,13 @@ class ThermalNoise:
         self._noise_var_real = noise_var_real_from_complex(noise_var_complex)
         self._block = -1
         self._drawn = 0
-        self._rng = randomness.generator(Purpose.NOISE, receiver, 0)
+        # Made with the first block: most radios of a large lab never listen.
+        self._rng: np.random.Generator | None = None
 
     def add(self, samples: NDArray[np.complex64], start_sample: int) -> None:
         """Add it to samples (n,), in place."""
         for block, inside, place in _pieces(start_sample, samples.size):
-            if block != self._block or inside.start < self._drawn:
+            if self._rng is None or block != self._block or inside.start < self._drawn:
                 self._rng = self._randomness.generator(Purpose.NOISE, self._receiver, block)
                 self._block, self._drawn = block, 0
             # A generator gives the same values however they are divided among calls.

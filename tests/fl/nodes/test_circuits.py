@@ -1,6 +1,7 @@
 """Peaks, rounding and image of a transmitter: what is done about them, and what is charged."""
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -203,3 +204,19 @@ def test_rounding_is_charged_for_every_sample_that_leaves(channel: SoundedChanne
     assert found.delta == pytest.approx(tail_delta(samples), rel=1e-12)
     assert strongest < found.distance * alpha_u / (STEP * math.sqrt(2 * samples)) < 1.2 * strongest
     assert rounding_of(channel, air, Circuits(), NOISE_STD, alpha_u) == Rounding()
+
+
+def test_memory_of_many_channels_is_that_of_the_channels() -> None:
+    """Responses and filters on the fine grid are 130 times the size of a channel (4 kB): kept for some, not for all."""
+    tracemalloc.start()
+    try:
+        states, traced = [], []
+        for number in range(140):
+            states.append(selective(number)[1])
+            assert states[-1].weakest_gain > 0.0
+            charged_gain_upper(states[-1], AIR, Circuits(STEP, 0.01), NOISE_STD)
+            if number in (79, 139):
+                traced.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert traced[1] - traced[0] < 60 * 20_000
