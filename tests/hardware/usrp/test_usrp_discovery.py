@@ -2,6 +2,9 @@
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +19,7 @@ from hardware.usrp import backend, discovery
 from hardware.usrp.discovery import describe, find_usrps
 from hardware.virtual.process import EmulatorProcess, emulator_process
 from hardware.virtual.usrp2.side_channel import ask
+from tests.conftest import REPOSITORY
 from tests.hardware.usrps import BACKEND, lab_of
 from tests.uhd_needed import needs_uhd
 
@@ -79,6 +83,38 @@ def test_those_that_answer_are_found_and_those_that_do_not_are_named(
     assert f"cannot be reached at {NOBODY}" in problem
     with pytest.raises(HardwareError, match="cannot be reached"):
         describe(NOBODY)
+
+
+SEARCH = """
+import subprocess, sys
+from hardware.lab.file import find_lab
+from hardware.virtual.usrp2.emulator import Emulator
+
+for command in (
+    "ip link set lo up",
+    # libuhd asks the broadcast address of every interface but 127.0.0.1's: that of this one is the first box.
+    "ip addr add 127.77.0.254/24 brd 127.77.0.1 dev lo label lo:1",
+    "ip route del broadcast 127.77.0.1 table local dev lo",
+):
+    subprocess.run(command.split(), check=True)
+with Emulator(find_lab("loopback"), seed=1, host_base="127.77.0.0"):
+    # libuhd lets no other thread run while it asks.
+    command = "import sys; from fl.cli.main import main; sys.exit(main(['radios', '--json']))"
+    sys.exit(subprocess.run([sys.executable, "-c", command]).returncode)
+"""
+
+
+@needs_uhd
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="a network of its own needs root and `ip`")
+def test_boxes_in_the_network_are_found_by_broadcasts() -> None:
+    """In a network of its own, where nobody else's boxes are."""
+    command = ["unshare", "--net", sys.executable, "-c", SEARCH]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100, cwd=REPOSITORY)
+    if "unshare failed" in done.stderr:
+        pytest.skip(f"this machine has no network namespaces: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    (radio,) = [one for one in json.loads(done.stdout)["radios"] if one["model"].startswith("N210")]
+    assert (radio["uris"], radio["serial"]) == (["addr=127.77.0.1"], "A1D00001")
 
 
 def test_boxes_are_called_by_their_address_in_the_network_or_else_by_their_serial_number(

@@ -14,6 +14,7 @@ from tests.hardware.virtual.usrp2.uhd_client import make_lab
 from tests.uhd_needed import EXAMPLES, needs_uhd
 
 pytestmark = needs_uhd
+UTILITIES = EXAMPLES.parent / "utils"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,32 @@ def test_uhd_usrp_probe_finds_an_n210_with_an_sbx(server: EmulatorProcess) -> No
         "Sensors: mimo_locked, ref_locked",
     ):
         assert expected in found
+
+
+def test_the_vendors_burners_write_memories(server: EmulatorProcess) -> None:
+    uri = server.uris["client-1"]
+    said(str(UTILITIES / "usrp_burn_mb_eeprom"), "--args", uri, "--values", "name=renamed")
+    assert "name: renamed" in said("uhd_find_devices", "--args", uri)
+    burner = (str(UTILITIES / "usrp_burn_db_eeprom"), "--args", uri, "--slot", "A", "--unit", "RX")
+    told = said(*burner, "--ser", "B0A2D")
+    assert 'Current ID: SBX v4 (0x0065)\n  Current serial: "B0A2D"' in told.partition("Reading RX EEPROM")[2]
+    said(str(UTILITIES / "usrp_burn_mb_eeprom"), "--args", uri, "--values", "name=client-1")
+
+
+def test_pins_of_the_daughterboard(server: EmulatorProcess) -> None:
+    """What they are while the radio idles, receives, sends and does both."""
+    assert "All tests passed!" in example("gpio", "--args", server.uris["ps"])
+
+
+def test_several_boxes_receive_from_one_pulse_on(server: EmulatorProcess) -> None:
+    addresses = ",".join(f"addr{i}={uri.removeprefix('addr=')}" for i, uri in enumerate(server.uris.values()))
+    options = ("--sync", "pps", "--nsamps", "20000", "--rate", "1e6", "--channels", "0,1")
+    assert "Done!" in example("rx_multi_samples", "--args", addresses, *options)
+
+
+def test_bursts_are_acknowledged(server: EmulatorProcess) -> None:
+    options = ("--rate", "1e6", "--freq", "2.45e9", "--nsamps", "10000")
+    assert "Waiting for async burst ACK... success" in example("tx_bursts", "--args", server.uris["ps"], *options)
 
 
 def test_rx_timed_samples(server: EmulatorProcess) -> None:
