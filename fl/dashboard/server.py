@@ -1,7 +1,8 @@
 """The web server of the page: one document, one WebSocket, both read-only.
 
-Who may ask: on a loopback address whoever is on this machine, under a name of it (a page of another site that has
-made its own name point here is refused). On any other address whoever has the token, which is part of the URL.
+Who may ask: on a loopback address processes of this user, under a name of this machine (a page of another site that
+has made its own name point here is refused). On any other address, or where a token is wanted, whoever has it; it is
+part of the URL.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from fl.dashboard.follow import Followed, Sent
 from fl.errors import ConfigError
 from fl.run.folder import RunFolder
+from hardware.foundation.peers import peer_is_own
 
 FRAMES_PER_S = 20
 DEFAULT_PORT = 8750
@@ -99,9 +101,16 @@ class _Guarded(RequestHandler):
         host = urlsplit(f"//{self.request.host}").hostname or ""
         if self.listening.is_local and host not in _LOCAL_NAMES:
             raise HTTPError(403, "asked for under another name than this machine's")
+        if not self.listening.token and not self._from_this_user():
+            raise HTTPError(403, "asked for by another user of this machine: start the page with --token for them")
         token = self.get_query_argument("token", "")
         if self.listening.token and not hmac.compare_digest(token.encode(), self.listening.token.encode()):
             raise HTTPError(403, "without the token that is part of the URL")
+
+    def _from_this_user(self) -> bool:
+        stream = getattr(self.request.connection, "stream", None)
+        # The socket is gone where the browser is.
+        return stream is not None and stream.socket is not None and peer_is_own(stream.socket)
 
     def set_default_headers(self) -> None:
         self.set_header("Cache-Control", "no-store")

@@ -2,45 +2,22 @@
 
 Whoever can talk to a SuperLink may hand it an app, which then runs with the rights of who started the SuperLink. TLS
 tells clients who the server is, and nothing of who they are. So each request is answered only where the kernel says
-that its connection belongs to a process of this user (proc(5), `/proc/net/tcp`), which no client needs to know of.
+that its connection belongs to a process of this user, which no client needs to know of.
 """
 
-import os
-import socket
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
+
+from hardware.foundation.peers import is_own
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-Address = tuple[str, int]
 
-_TABLE = Path("/proc/net/tcp")
-_LOCAL, _REMOTE, _UID, _INODE = 1, 2, 7, 9
 _REFUSAL = b"this server answers processes of one user only\n"
-
-
-def owner_of(local: Address, remote: Address) -> int | None:
-    """Number of the user whose process holds the IPv4 socket with these two ends; None where none does any more.
-
-    What a process has closed belongs to nobody: the kernel then says 0, which is root's number as well.
-    """
-    ends = [_spelled(local), _spelled(remote)]
-    for line in _TABLE.read_text(encoding="ascii").splitlines()[1:]:
-        fields = line.split()
-        if [fields[_LOCAL], fields[_REMOTE]] == ends:
-            return int(fields[_UID]) if fields[_INODE] != "0" else None
-    return None
-
-
-def _spelled(address: Address) -> str:
-    """As the kernel writes it: the address as a number in the machine's order."""
-    host, port = address
-    return f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
 
 
 class ThisUserOnly:
@@ -62,14 +39,8 @@ class ThisUserOnly:
 
 
 def _is_own(scope: Scope) -> bool:
-    """False too where it cannot be found out: for IPv6, which Flower's programs do not use here."""
     client, server = scope.get("client"), scope.get("server")
-    if not client or not server:
-        return False
-    try:
-        return owner_of((client[0], client[1]), (server[0], server[1])) == os.getuid()
-    except OSError:
-        return False
+    return client is not None and server is not None and is_own((client[0], client[1]), (server[0], server[1]))
 
 
 def guard_servers() -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from hardware.foundation.peers import peer_is_own
 from hardware.lab.emulation import RadioStatus
 from hardware.lab.model import Lab
 from hardware.pluto.settings import IIOD_PORT
@@ -55,7 +56,7 @@ class _Port:
             # It went away before it was let in.
             return
         # A thread leaves the list by itself: what is here is alive, or about to end.
-        if len(self.sessions) >= MOST_CONNECTIONS:
+        if len(self.sessions) >= MOST_CONNECTIONS or not peer_is_own(sock):
             sock.close()
             return
         connection = Connection(sock)

@@ -91,6 +91,17 @@ def test_another_sites_page_cannot_read_along(radio_run: Path) -> None:
     assert served(radio_run, LOCAL, ask) == (403, 5)
 
 
+def test_another_user_of_this_machine_needs_a_token(radio_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the page and for its socket."""
+    monkeypatch.setattr(module, "peer_is_own", lambda connection: False)
+
+    async def ask(url: str) -> tuple[int, int]:
+        return await code(url), await code(f"{url}socket", headers=UPGRADE)
+
+    assert served(radio_run, LOCAL, ask) == (403, 403)
+    assert served(radio_run, Listening("127.0.0.1", 0, "secret"), code) == 200
+
+
 def test_beyond_loopback_a_token_is_needed(radio_run: Path) -> None:
     listening = parse_listen("0.0.0.0:0")
     assert len(listening.token) >= 20

@@ -59,8 +59,9 @@ PLUTO: dict[str, Any] = {
     "partition": {"kind": "natural", "clients": 3},
     "radio": {"lab": "pluto-virtual", "record": "last", **SHORT},
 }
-CONFIGS = {"symbol": SYMBOL, "radio": RADIO, "pluto-virtual": PLUTO}
-UNREPEATABLE = ("pluto-virtual",)
+GNU_RADIO: dict[str, Any] = {**PLUTO, "radio": {"lab": "gnuradio", "record": "last", **SHORT}}
+CONFIGS = {"symbol": SYMBOL, "radio": RADIO, "pluto-virtual": PLUTO, "gnuradio": GNU_RADIO}
+UNREPEATABLE = ("pluto-virtual", "gnuradio")
 """Their jammer's noise is the operating system's: no two runs have the same model."""
 FINISHED, KILLED = "finished", "killed"
 _ABOUT_A_RUN = 1.3
@@ -341,7 +342,7 @@ def make_ready(config: dict[str, Any], home: Path) -> None:
     fl.run.figures.draw_run = lambda folder: None
     fl.run.charging.versions = lambda: {"python": "x", "packages": {}}  # type: ignore[attr-defined]
     # Drivers of radios have threads of their own: a run over them happens in forks only.
-    run(SYMBOL if config is PLUTO else config, home / "first")
+    run(SYMBOL if config in (PLUTO, GNU_RADIO) else config, home / "first")
     (home / TEMPORARY).mkdir()
     _count_threads()
     # What is here now is never collected, so that forks need not copy the pages in which its counters are.
