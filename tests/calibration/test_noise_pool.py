@@ -1,6 +1,12 @@
-"""The pool of silences: its bound lies below every subcarrier's noise as often as it says, whatever the colour."""
+"""The pool of silences: its bound lies below every subcarrier's noise as often as it says, whatever the colour.
 
+AIRDP_SILENCES=1000 sets how many silences are made of samples; how many were covered is in the log
+(`-o log_cli=true --log-cli-level=INFO`).
+"""
+
+import logging
 import math
+import os
 
 import numpy as np
 import pytest
@@ -18,6 +24,8 @@ from tests.calibration.silences import DEFAULT, NOISE_VAR_REAL, tone, white
 BINS = 192
 TRIALS = 1000
 CONFIDENCE = 0.999
+SILENCES = int(os.environ.get("AIRDP_SILENCES", "12"))
+LOG = logging.getLogger(__name__)
 
 
 def decibels(value: float) -> float:
@@ -72,6 +80,7 @@ def test_the_bound_is_below_every_subcarrier_as_often_as_it_says(name: str, own:
         bound = pool.bound(silence, CONFIDENCE).noise_var_real
         held += bound <= level * truth.min() / 2.0
         ratios.append(2.0 * bound / (level * truth.min()))
+    LOG.info("%s, %d blocks after %d: covered in %.1f %% of %d", name, own, first, 100 * held / TRIALS, TRIALS)
     assert held >= 0.995 * TRIALS
     if before is not None and own == 256:
         # It gives away 12 % of the variance, 6 % of sigma, where one silence alone gives away 30 % and more.
@@ -101,6 +110,34 @@ def test_one_silence_of_samples_is_bounded_too(blocks: int) -> None:
         assert bound.confidence == pytest.approx(0.999)
         below += bound.noise_var_real <= NOISE_VAR_REAL * decibels(-3.0)
     assert below == 60
+
+
+def silence_of(powers: NDArray[np.float64], blocks: int, rng: np.random.Generator) -> Spectrum:
+    """Of samples with this spectrum over the used bins, made in the frequency domain, block by block."""
+    truth = np.ones(256)
+    truth[DEFAULT.used_bins] = powers
+    cells = np.fft.fft(white(blocks, rng).reshape(-1, 256), axis=1, norm="ortho") * np.sqrt(truth)
+    samples = np.fft.ifft(cells, axis=1, norm="ortho").reshape(-1).astype(np.complex64)
+    return spectrum_of(observe_silence(samples, DEFAULT))
+
+
+@pytest.mark.timeout(60 + SILENCES)
+@pytest.mark.parametrize("name", SPECTRA)
+def test_the_bound_from_samples_is_below_every_subcarrier(name: str) -> None:
+    """All of it: spurs are looked for, the converter's step, unequal I and Q. Own silences of 65,536 samples."""
+    rng, truth = np.random.default_rng(14), SPECTRA[name]
+    held, ratios = 0, []
+    for _ in range(SILENCES):
+        own = silence_of(truth, 256, rng)
+        pool = NoisePool.of(silence_of(truth, 512, rng)).settled().joined(own)
+        ratios.append(pool.bound(own, CONFIDENCE).noise_var_real / (NOISE_VAR_REAL * truth.min()))
+        held += ratios[-1] <= 1.0
+    LOG.info(
+        "%s, of samples: covered in %.1f %% of %d, counted %.3f", name, 100 * held / SILENCES, SILENCES, np.mean(ratios)
+    )
+    assert held >= 0.995 * SILENCES
+    # It gives away more than the long silence of a run, which has 16,384 blocks.
+    assert np.mean(ratios) > 0.68
 
 
 def test_the_minimum_needs_no_correction_for_having_been_looked_for() -> None:
