@@ -23,6 +23,8 @@ const shown = (value, digits = 4) => {
   const rounded = Number(number.toPrecision(digits));
   return small || large ? rounded.toExponential() : String(rounded);
 };
+// Without the minus of what rounds to zero.
+const fixed = (value, digits) => { const text = value.toFixed(digits); return Number(text) === 0 ? text.replace("-", "") : text; };
 // Close to 1, what is missing says more than nines do.
 const confidence = value => finite(value) !== null && value > .999 && value < 1 ? `1 − ${shown(1 - value, 2)}` : shown(value);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -242,7 +244,7 @@ function drawChannels(radio, of) {
     line.dataset.name = link.name;
     line.append(make("td", "", link.name));
     for (const [key, digits] of [["gain_db", 2], ["weakest_db", 2], ["delay_samples", 3], ["cfo_hz", 1]]) {
-      const cell = make("td", "n", link[key].toFixed(digits)); cell.dataset[key.replace(/_(.)/g, (_, c) => c.toUpperCase())] = String(link[key]); line.append(cell);
+      const cell = make("td", "n", fixed(link[key], digits)); cell.dataset[key.replace(/_(.)/g, (_, c) => c.toUpperCase())] = String(link[key]); line.append(cell);
     }
   }
   $("links").replaceChildren(table);
@@ -279,9 +281,9 @@ function drawBudget(radio, row, of) {
   $("budget").replaceChildren(bars(db.map(([cause, part, level]) => ({
     name: part < 0 ? "explained too much" : CAUSES[cause], share: (level - top + 60) / 60, value: part,
     kind: cause === "thermal" || cause === "jammer" ? "intended" : "added",
-    text: part === 0 ? "none" : level < top - 60 ? "negligible" : `${level.toFixed(1)} dB`,
+    text: part === 0 ? "none" : level < top - 60 ? "negligible" : `${fixed(level, 1)} dB`,
   }))));
-  put("budget-note", `${of}, NMSE ${nmse.toFixed(2)} dB, thermal floor ${shown(value("thermal_db"), 4)} dB; blue is the noise that privacy needs`, nmse);
+  put("budget-note", `${of}, NMSE ${fixed(nmse, 2)} dB, thermal floor ${shown(value("thermal_db"), 4)} dB; blue is the noise that privacy needs`, nmse);
 }
 
 function drawNoise() {
