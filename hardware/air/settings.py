@@ -3,6 +3,7 @@
 Every backend with a simulated air brings it.
 """
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -13,7 +14,7 @@ from pydantic import BeforeValidator, Field, field_serializer, model_validator
 from hardware.air.front_end import FrontEnd
 from hardware.air.link import Link, RayleighFading, StaticFading, power_profile
 from hardware.air.noise import Purpose, Randomness
-from hardware.foundation.sections import Finite, NotNegative, Section, as_tuple, choice, nearest
+from hardware.foundation.sections import Finite, NotNegative, Pair, Section, as_tuple, choice, nearest
 from hardware.lab.model import Lab
 from hardware.lab.section import BackendSection
 from hardware.radio.errors import HardwareError
@@ -41,7 +42,10 @@ class RadioMedium(Section):
     gain_db: Finite = 0.0
     """Mean power gain of the sender's links, over all taps."""
     receive_gain_db: Finite = 0.0
-    """What links into this radio have besides: where its antenna is, for an observer nearer or further than the ps."""
+    """What links into this radio have besides: its antenna, for an observer with a better one than the ps."""
+    position_m: Pair | None = None
+    """[x, y] in metres, for all radios of a lab or for none: gains of links are then those at 1 m, and fall with the
+    distance as `path_loss_exponent` says. Delays are what their keys say."""
     leakage_db: Finite | None = None
     """Power gain from the radio's transmitter into its own receiver: poor isolation, or a cable with an attenuator; not
     given: a radio does not hear itself."""
@@ -112,6 +116,8 @@ class MediumSettings(RadioMedium, BackendSection):
     """Delays that are not given are drawn up to this."""
     max_clock_ppm: Annotated[float, Field(ge=0, le=1000)] = 0.0
     """Crystals that are not given are drawn within plus and minus this."""
+    path_loss_exponent: NotNegative = 2.0
+    """Power of the distance with which gains fall where radios have positions: 2 in the open, 3 to 4 in buildings."""
     radio: dict[str, RadioMedium] = Field(default_factory=dict)
 
     @field_serializer("radio")
@@ -136,6 +142,23 @@ class MediumSettings(RadioMedium, BackendSection):
             if name not in names:
                 hint = nearest(name, names) or f"; there are {', '.join(names)}"
                 raise HardwareError(f"medium.radio.{name}: the lab has no such radio{hint}")
+        self._check_positions(names)
+
+    def _check_positions(self, names: Sequence[str]) -> None:
+        places = {name: self._of(name).position_m for name in names}
+        without = [name for name, place in places.items() if place is None]
+        if len(without) == len(places):
+            return
+        if without:
+            raise HardwareError(
+                f"medium.radio: {', '.join(without)} without position_m: expected one for every radio of the lab, "
+                "or none"
+            )
+        first: dict[Any, str] = {}
+        for name, place in places.items():
+            if place in first:
+                raise HardwareError(f"medium.radio.{name}.position_m is {place}, where '{first[place]}' stands already")
+            first[place] = name
 
     def front_end_of(self, name: str, randomness: Randomness) -> FrontEnd:
         """Circuits of the radio `name`, its crystal drawn from its own stream where none was given."""
@@ -145,11 +168,20 @@ class MediumSettings(RadioMedium, BackendSection):
     def link_of(self, sender: str, randomness: Randomness, receiver: str | None = None) -> Link:
         """Link of the radio `sender`, its delay drawn from its own stream where none was given.
 
-        receiver: whose `receive_gain_db` is added; None: nobody's.
+        receiver: whose `receive_gain_db` is added, and what the distance takes; None: nobody's.
         """
         drawn = float(randomness.generator(Purpose.DELAY, sender).uniform(0.0, 1.0)) * self.max_delay_samples
-        gain_db = 0.0 if receiver is None else self._of(receiver).receive_gain_db
+        gain_db = 0.0
+        if receiver is not None:
+            gain_db = self._of(receiver).receive_gain_db + self._spread_db(sender, receiver)
         return self._of(sender).link(drawn, gain_db)
+
+    def _spread_db(self, sender: str, receiver: str) -> float:
+        """Power gain of the way between two radios relative to 1 m; 0 where it is not known where they stand."""
+        here, there = self._of(sender).position_m, self._of(receiver).position_m
+        if here is None or there is None or sender == receiver:
+            return 0.0
+        return -10.0 * self.path_loss_exponent * math.log10(math.dist(here, there))
 
     def leakage_of(self, name: str) -> Link | None:
         """The path from a radio into itself, where there is one."""

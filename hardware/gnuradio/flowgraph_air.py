@@ -75,7 +75,7 @@ class FlowgraphAir:
 
     def _link(self, radio: LabRadio) -> tuple[int, str]:
         """Whole delay and taps of a radio's link to the server in the current block."""
-        link = self._medium.link_of(radio.name, self._randomness)
+        link = self._medium.link_of(radio.name, self._randomness, self._lab.ps.name)
         rng = self._randomness.generator(Purpose.FADING, radio.name, self._lab.ps.name, self.block)
         whole = int(link.delay_samples)
         taps = _delayed(link.fading.taps(self.block, rng), link.delay_samples - whole)

@@ -183,6 +183,29 @@ def test_an_observer_nearer_than_the_server_hears_more(tmp_path: Path, command: 
 
 
 @pytest.mark.usefixtures("small")
+def test_an_observer_near_a_client_and_far_from_the_jammer(tmp_path: Path, command: Callable[..., Outcome]) -> None:
+    """5 m from the client, where the ps is 10 m away, and 20.6 m from the jammer instead of 10: twice the signal, and
+    of the jammer's noise, which is 1.2 times the receiver's, less than half."""
+    places = {"ps": (0, 0), "jammer": (-10, 0), "ear": (10, 5), "client-1": (10, 0)}
+    places |= {f"client-{number}": (10 * math.cos(number), 10 * math.sin(number)) for number in range(2, 6)}
+    lab = tmp_path / "places.toml"
+    content = Path(find_lab("loopback").source).read_text()
+    content = content.replace('fading = "rayleigh"', 'fading = "static"').replace("gain_db = -12.0", "gain_db = 8.0")
+    content += '\n[[radio]]\nname = "ear"\nrole = "observer"\n'
+    content += "".join(f"[medium.radio.{name}]\nposition_m = [{x:.6f}, {y:.6f}]\n" for name, (x, y) in places.items())
+    lab.write_text(content)
+    arguments = ["--trials", "64", "--client", "client-1", "--json"]
+    near = json.loads(command("validate", str(lab), "--observer", "ear", *arguments).out)
+    far = json.loads(command("validate", str(lab), *arguments).out)
+    ratio = near["clients"][0]["predicted_mu"] / far["clients"][0]["predicted_mu"]
+    jamming = near["jammer_over_receiver"]
+    expected = 2.0 * math.hypot(1.0, jamming) / math.hypot(1.0, jamming * 10 / math.hypot(20, 5))
+    assert jamming == pytest.approx(1.2, rel=0.02)
+    assert ratio == pytest.approx(expected, rel=0.05)
+    assert near["observer"]["factor"] > 2.3
+
+
+@pytest.mark.usefixtures("small")
 def test_the_command(tmp_path: Path, command: Callable[..., Outcome]) -> None:
     out = tmp_path / "page"
     quieter = ["--set", "medium.noise_var_complex=8e-6"]

@@ -52,6 +52,35 @@ def test_an_observer_is_where_its_antenna_is() -> None:
         assert np.abs(medium.taps("client", "ear")) == pytest.approx(10 ** (-4 / 20))
 
 
+@pytest.mark.parametrize(("exponent", "fall_db"), [(2.0, 20.0), (3.5, 35.0)])
+def test_an_observer_is_where_it_stands(exponent: float, fall_db: float) -> None:
+    """10 m from the ps and 1 m from the ear: the gain is that at 1 m, and at 10 m a decade of distance below it."""
+    places = {"ps": [0.0, 0.0], "client": [6.0, 8.0], "ear": [6.0, 9.0]}
+    lab = lab_with(
+        [{"name": "ear", "role": "observer"}],
+        radio={name: {"position_m": place} for name, place in places.items()},
+        gain_db=-3.0,
+        path_loss_exponent=exponent,
+    )
+    for found in (lab, parse_lab(lab.to_tables())):
+        with open_lab(found, 1) as opened:
+            medium = medium_in(opened)
+            assert np.abs(medium.taps("client", "ear")) == pytest.approx(10 ** (-3 / 20))
+            assert np.abs(medium.taps("client", "ps")) == pytest.approx(10 ** (-(3 + fall_db) / 20))
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({"ear": [1.0, 0.0]}, "ps, client without position_m"),
+        ({"ps": [0.0, 0.0], "client": [1.0, 0.0], "ear": [0.0, 0.0]}, "where 'ps' stands already"),
+    ],
+)
+def test_places_that_say_no_distance_are_refused(places: dict[str, list[float]], message: str) -> None:
+    with pytest.raises(LabFileError, match=message):
+        lab_with([{"name": "ear", "role": "observer"}], radio={name: {"position_m": at} for name, at in places.items()})
+
+
 def test_an_observer_that_does_not_listen_is_refused() -> None:
     with pytest.raises(LabFileError, match="the observer 'ear' has receives = false"):
         lab_with([{"name": "ear", "role": "observer", "receives": False}])
