@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,22 +229,36 @@ def checked_row(text: str) -> Row:
         raise LedgerError("not a row of a ledger: it cannot be read") from error
 
 
-def verified_rows(path: Path) -> Iterator[tuple[bytes, Row]]:
+class Place(NamedTuple):
+    """Where a row is: its offset, the hash of the row before it, its number."""
+
+    offset: int
+    head: str
+    seq: int
+
+
+BEGINNING = Place(0, GENESIS, 0)
+
+
+def verified_rows(path: Path, start: Place = BEGINNING) -> Iterator[tuple[bytes, Row]]:
     """Each row of the ledger with its line, verified; one after the other, so that memory does not grow with them.
+
+    start: where to begin, when what comes before it is known.
 
     Raises `DamagedError` at the first line that is not the next row, and `LedgerError` where one cannot be read.
     """
     try:
         with open_regular(path) as stream:
-            yield from _verified_lines(path, iter(lambda: stream.readline(LONGEST_ROW_BYTES), b""))
+            stream.seek(start.offset)
+            yield from _verified_lines(path, iter(lambda: stream.readline(LONGEST_ROW_BYTES), b""), start)
     except OSError as error:
         raise LedgerError(f"cannot read ledger {path}: {error.strerror}; give the folder of a run") from error
     except DocumentError as error:
         raise LedgerError(f"cannot read ledger {path}: {error}; give the folder of a run") from error
 
 
-def _verified_lines(path: Path, lines: Iterator[bytes]) -> Iterator[tuple[bytes, Row]]:
-    offset, head, seq = 0, GENESIS, 0
+def _verified_lines(path: Path, lines: Iterator[bytes], start: Place) -> Iterator[tuple[bytes, Row]]:
+    offset, head, seq = start
     for line in lines:
         fault = _fault(line)
         if fault is not None:

@@ -7,6 +7,7 @@ sums to the last bit.
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,14 @@ from fl.privacy.sensitivity import charged_sensitivity
 
 _NO_NOISE = (SigmaOrigin.NONE, SigmaOrigin.UNKNOWN)
 _CHUNK_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Of all accounts. losses: S of each client. bounds: two parts of the sum of what may fail."""
+
+    losses: tuple[float, ...]
+    bounds: tuple[float, ...]
 
 
 class Tally:
@@ -64,6 +73,19 @@ class Tally:
         self._waiting.append(row)
         if len(self._waiting) == _CHUNK_ROWS:
             self.settle()
+
+    @property
+    def sums(self) -> Sums:
+        """Without what is pending."""
+        self.settle()
+        return Sums(tuple(self._losses.tolist()), (self._bounds, self._bounds_rest))
+
+    def begin_with(self, sums: Sums) -> None:
+        """Take these for what was accounted for until now. ValueError where they are not this ledger's."""
+        losses, (self._bounds, self._bounds_rest) = np.array(sums.losses, np.float64), sums.bounds
+        if losses.shape != self._losses.shape:
+            raise ValueError(f"{losses.size} losses for {self._losses.size} clients")
+        self._losses = losses
 
     def settle(self) -> None:
         """Add what is still waiting to be added."""
