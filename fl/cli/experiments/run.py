@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fl.run.course.result import RunResult
 
 
+_NAMED = 5
+"""Nodes that are waited for, at most: of fifty the others are counted."""
 _ROUNDING = 1e-6
 """Relative; noise sized for exactly the target may be off by rounding."""
 
@@ -153,7 +155,9 @@ def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
         now = [node.name for node in nodes if not node.session]
         if now != missing:
             missing[:] = now
-            PROGRESS.print(f"waiting for {', '.join(now)}" if now else "all nodes are there", highlight=False)
+            more = f" and {len(now) - _NAMED} others" if len(now) > _NAMED else ""
+            missed = f"waiting for {', '.join(now[:_NAMED])}{more}"
+            PROGRESS.print(missed if now else "all nodes are there", highlight=False)
 
     return NodesElsewhere(
         options.listen,

@@ -304,10 +304,13 @@ class Switchboard:
 
     def _listen(self, wait_s: float) -> None:
         """Take what has come, waiting for the first of it."""
-        timeout = round(1e3 * wait_s)
-        while self._socket.poll(timeout):
-            timeout = 0
-            frames = self._socket.recv_multipart(copy=False)
+        if not self._socket.poll(round(1e3 * wait_s)):
+            return
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
             # A route alone is what ZeroMQ says where a node has gone.
             if len(frames) == 2:
                 self._take(frames[0].bytes, frames[1])

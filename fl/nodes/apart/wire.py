@@ -24,6 +24,7 @@ LARGEST_BYTES = 1 << 27
 _ARRAY, _COMPLEX = 1, 2
 _DTYPES = ("<c8", "<c16", "<f4", "<f8", "<i8")
 _DEEPEST = 16
+_AS_THEY_ARE = frozenset({int, float, str, bool, bytes, types.NoneType})
 
 
 class WireError(ConfigError):
@@ -72,6 +73,9 @@ def unpack(content: bytes, kinds: Mapping[str, type]) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    # Most are as they should be, and are not asked what else they could be.
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, np.generic):
@@ -112,6 +116,8 @@ def _extended(code: int, content: bytes) -> Any:
 
 
 def _built(value: Any, kinds: Mapping[str, type], depth: int) -> Any:
+    if type(value) in _AS_THEY_ARE:
+        return value
     if depth > _DEEPEST:
         raise WireError("a message that is nested too deeply")
     if isinstance(value, list):
@@ -144,7 +150,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _conforming(value: Any, hint: Any, where: str) -> Any:
     """`value` as the type that is declared for it, or `WireError`."""
-    if hint is Any:
+    if hint is Any or (hint is not float and type(value) is hint):
         return value
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
