@@ -14,6 +14,7 @@ from enum import StrEnum
 from scipy.special import erfcx, erfinv, log_ndtr, wrightomega
 
 from fl.errors import PrivacyError
+from fl.privacy.root import root_between
 
 _SMALL_MU = 1e-5
 """Below it the exact delta is computed without differences; there both ways agree to about 1e-11."""
@@ -123,9 +124,7 @@ def epsilon_exact(total_loss: float, delta: float) -> float:
     if log_delta_exact(loss, high) >= log_delta:
         # S is so large (1e31) that the two are the same float64.
         return high
-    from scipy.optimize import brentq
-
-    return float(brentq(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, high, xtol=min(1e-12, 1e-13 * high)))
+    return root_between(lambda eps: log_delta_exact(loss, eps) - log_delta, 0.0, high, min(1e-12, 1e-13 * high))
 
 
 def _epsilon_dp_accounting(make: Callable[[], object], ratios: Sequence[float], delta: float) -> float:
@@ -218,11 +217,7 @@ def loss_for_epsilon(accountant: Accountant, epsilon: float, delta: float) -> fl
     high = max(low, paper)
     while log_delta_exact(high, epsilon) < -log_inverse:
         high *= 2.0
-    from scipy.optimize import brentq
-
-    return float(
-        brentq(lambda loss: log_delta_exact(loss, epsilon) + log_inverse, low, high, xtol=1e-15 * low, rtol=1e-14)
-    )
+    return root_between(lambda loss: log_delta_exact(loss, epsilon) + log_inverse, low, high, 1e-15 * low, 1e-14)
 
 
 def _loss_for_epsilon(epsilon: float, square: float) -> float:
