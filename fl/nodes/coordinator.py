@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from calibration.converter import rounding_var_real
+from calibration.noise import NoiseMeasurement
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
 from fl.nodes.link import Link
@@ -39,6 +40,8 @@ from hardware.radio.errors import HardwareError
 
 FALTER_LEVEL = 1e-6
 """Probability with which an uplink whose jammer was there all the time is accounted for without it."""
+MISSING_LEVEL = 1e-3
+"""Probability with which noise that is just as planned is taken for less, and charged as what is proven of it."""
 LEAST_BEYOND = 0.95
 """Of the noise within the band, that a receiver must have beyond it for payloads without a filter."""
 _ROUNDING = 1e-6
@@ -303,7 +306,7 @@ class Coordinator:
             return mechanism.without_jammer()
         if received.margins is None:
             return mechanism.without_jammer()
-        if received.margins.ci[1] - rounding < planned_var:
+        if _is_missing(received.margins, planned_var + rounding):
             share = max(received.margins.pooled_lower - rounding, 0.0) / planned_var
             return replace(mechanism, sigma=mechanism.sigma * math.sqrt(share))
         return mechanism
@@ -322,6 +325,13 @@ class Coordinator:
             if np.any(means < lowest * planned_var):
                 return True
         return False
+
+
+def _is_missing(margins: NoiseMeasurement, planned_var: float) -> bool:
+    """Whether there is less noise than chance leaves to the planned one. What is planned is a bound, and some percent
+    below what there should be: so this may be looked at more closely than bounds are."""
+    count = 2 * margins.blocks * (len(margins.bins) - len(margins.excluded_bins))
+    return bool(margins.noise_var_real < planned_var * float(stats.chi2.ppf(MISSING_LEVEL, count)) / count)
 
 
 def bounds_of(air: AirFormat, senders: int, *, jams: bool, rounding: float, soundings: int = 1) -> Bounds:
