@@ -45,7 +45,7 @@ class Followed:
         self._try("metrics.jsonl", self.learning.update)
         self._try("noise.jsonl", self.noise.update)
         self._try("ledger.jsonl", lambda: self.privacy.update(running=self.status == RUNNING))
-        self._try("radio/", lambda: self.radio.update(self.learning.uplink, self.learning.generation))
+        self._try("radio/", lambda: self.radio.update(self._uplink, self.learning.generation))
         self._try("result.json", self._read_result)
 
     def _try(self, name: str, read: Callable[[], None]) -> None:
@@ -69,6 +69,11 @@ class Followed:
             self._result = parse_object(read_bounded(self.folder.path / "result.json", _MOST_BYTES))
         except FileNotFoundError:
             self._result = None
+
+    @property
+    def _uplink(self) -> int | None:
+        """The last one that is over; of a loop of somebody's own, which keeps no metrics, as its log says."""
+        return self.happenings.done if self.learning.uplink is None else self.learning.uplink
 
     @property
     def status(self) -> str:
@@ -99,6 +104,7 @@ class Followed:
             "last_time": self.happenings.last_time,
             "problems": [f"{name}: {why}" for name, why in sorted(self._problems.items())],
             "damaged_lines": self.learning.damaged,
+            "done": self._uplink,
             "accuracy": number((self._result or {}).get("accuracy")),
             "score": text(self.learning.last.get("score") or (self._result or {}).get("score") or "accuracy"),
             "loss": number((self._result or {}).get("loss")),

@@ -17,8 +17,8 @@ _MOST_LAB_BYTES = 1 << 20
 class Happenings:
     """nodes: by name. lines: the last of the log, newest last. version, log_version: grow with each change of either.
 
-    ended: that the process that ran it last has left, with the reason where it had one; None while it runs or nothing
-    is known.
+    done: the last uplink that is. ended: that the process that ran it last has left, with the reason where it had one;
+    None while it runs or nothing is known.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -27,6 +27,7 @@ class Happenings:
         self.lines: list[dict[str, Any]] = []
         self.state: dict[str, Any] = {}
         self.ended: str | None = None
+        self.done: int | None = None
         self.last_time = ""
         self.version = self.log_version = 0
         self._lab_read = False
@@ -64,6 +65,8 @@ class Happenings:
         self.last_time = time or self.last_time
         if kind == "state":
             self.state = {"state": state, "uplink": uplink, "attempt": number(event.get("attempt"))}
+            if state == "done" and isinstance(uplink, int):
+                self.done = uplink
         elif kind == "node":
             self._take_node(event, state, time)
         elif kind == "run":

@@ -6,13 +6,14 @@
             print(air.epsilon)
 
 `send` does what a run does: clip, sound, plan, write the worst case into the ledger, transmit, receive, account. The
-folder holds config, versions and ledger, so `airdp ledger runs/mine` recomputes epsilon from it.
+folder holds config, versions and ledger, so `airdp ledger runs/mine` recomputes epsilon from it, and `airdp live
+runs/mine` shows the air, meanwhile and afterwards.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +31,6 @@ from fl.run.journal import journal_of
 from fl.uplink.attempts import attempt_uplink
 from fl.uplink.contract import Aggregate, UplinkPlan
 
-if TYPE_CHECKING:
-    pass
-
 Update = "NDArray[np.floating[Any]] | torch.Tensor | BoundedUpdate"
 """(d,). One that is not bounded yet is clipped to `privacy.clip_norm`."""
 
@@ -40,8 +38,8 @@ Update = "NDArray[np.floating[Any]] | torch.Tensor | BoundedUpdate"
 class OwnUplink:
     """Made by `open_uplink`, and usable within its block."""
 
-    def __init__(self, charged: ChargedUplink, coordinates: int, done: int) -> None:
-        self._charged, self._coordinates, self._done = charged, coordinates, done
+    def __init__(self, charged: ChargedUplink, folder: RunFolder, coordinates: int, done: int) -> None:
+        self._charged, self._folder, self._coordinates, self._done = charged, folder, coordinates, done
 
     @property
     def config(self) -> RunConfig:
@@ -88,6 +86,8 @@ class OwnUplink:
         aggregate = attempt_uplink(
             self._charged.uplink, number, self.config.radio.attempts, self._carrier(self._source(updates))
         )
+        if aggregate.snapshot:
+            self._folder.save_snapshot(number, aggregate.snapshot)
         self._charged.journal.released(aggregate.values)
         self._done = number
         return aggregate
@@ -177,4 +177,5 @@ def open_uplink(
             Ledger.open(folder.ledger_path, resumed=not fresh, config_sha256=resolved.digest(), seen=None)
         )
         done = max((mechanism.uplink for mechanism in ledger.mechanisms.values()), default=0)
-        yield OwnUplink(ChargedUplink(uplink, ledger, journal, resolved, counts), coordinates, done)
+        journal.log.open()
+        yield OwnUplink(ChargedUplink(uplink, ledger, journal, resolved, counts), folder, coordinates, done)

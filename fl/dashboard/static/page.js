@@ -112,7 +112,7 @@ function drawTiles() {
   put("score-title", name === "accuracy" ? "Accuracy" : name);
   put("loss", shown(loss), loss);
   put("loss-note", seen.rows.length ? `test ${shown(last("test_loss"))}` : "");
-  const made = last("uplink") ?? 0;
+  const made = last("uplink") ?? run.done ?? 0;
   put("uplinks", run.uplinks ? `${made} / ${run.uplinks}` : "–", made);
   put("uplinks-note", seen.rows.length ? `${shown(last("rounds"))} model steps, ${shown(last("seconds"), 3)} s each uplink` : "");
   put("sigma", shown(last("sigma")), last("sigma"));
@@ -391,7 +391,7 @@ function drawRun() {
 
 // ---- frames -----------------------------------------------------------------------------------------------------
 let connected = false, wanted = new Set();
-const DRAW = { run: drawRun, metrics: () => { drawLearning(); drawTiles(); drawRadio(); }, privacy: () => { drawPrivacy(); drawTiles(); }, noise: drawNoise, radio: drawRadio, waterfall: drawWaterfall, nodes: drawNodes };
+const DRAW = { run: () => { drawRun(); drawTiles(); }, metrics: () => { drawLearning(); drawTiles(); drawRadio(); }, privacy: () => { drawPrivacy(); drawTiles(); }, noise: drawNoise, radio: drawRadio, waterfall: drawWaterfall, nodes: drawNodes };
 function draw() { const now = wanted; wanted = new Set(); for (const name of now) DRAW[name](); document.body.dataset.frames = String(frames); }
 function want(...names) { if (!wanted.size) requestAnimationFrame(draw); names.forEach(name => wanted.add(name)); }
 let frames = 0, shownRun = "";

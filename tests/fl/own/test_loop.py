@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from fl import flatten, open_uplink, read_ledger
+from fl.dashboard.follow import Followed
 from fl.errors import PrivacyError, RunFolderError
 from fl.privacy.clipping import mean_of_clipped
 from fl.random_streams import Stream, generator
 from fl.run import run
 from fl.run.assemble import assemble
 from fl.run.config import parse_config
+from fl.run.folder import RunFolder
 
 SIZES = [30, 20, 10]
 SYMBOL: dict[str, Any] = {"uplink": {"kind": "symbol", "uplinks": 3}, "privacy": {"clip_norm": 1.0}}
@@ -117,6 +119,23 @@ def test_records_are_claimed_only_for_terms_that_were_clipped(tmp_path: Path) ->
         air.send([mean_of_clipped(u.astype(np.float32), n, 1.0) for u, n in zip(small, SIZES, strict=True)])
         assert air.privacy[0].label == "record"
         assert math.isfinite(air.epsilon)
+
+
+def test_the_live_page_shows_a_loop_as_it_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "loop"
+    few = {"uplink.uplinks": 2, "radio.first_quiet_samples": 2**17}
+    followed, seen = Followed(RunFolder(out)), []
+    with open_uplink("loopback", sizes=[30] * 5, coordinates=40, out=out, overrides=few) as air:
+        while air.remaining:
+            air.send(lambda client: np.full(40, 0.01 * client, np.float32))
+            followed.update()
+            frame = followed.news({})
+            assert (frame["run"]["status"], frame["run"]["problems"]) == ("running", [])
+            assert frame["privacy"]["statements"][0]["epsilon"]["paper"] == pytest.approx(air.epsilon)
+            seen.append((frame["run"]["done"], frame["radio"]["uplink"], len(frame["waterfalls"]), len(frame["noise"])))
+    assert seen == [(1, 1, 1, 1), (2, 2, 2, 2)]
+    followed.update()
+    assert followed.news({})["run"]["status"] == "stopped"
 
 
 def test_a_run_takes_overrides_shows_itself_and_may_be_called_twice(
