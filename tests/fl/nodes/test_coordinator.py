@@ -17,6 +17,7 @@ from fl.nodes.link import InProcessLink
 from fl.nodes.messages import Check, JammingDecision, JammingOrder, Message, Receive, Received, Withdraw
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.uplink.contract import NotSentError
 from fl.uplink.jammer import JammerRole
 from hardware.radio.errors import HardwareError
 from phy.fading import circular_noise
@@ -258,3 +259,16 @@ def test_soundings_that_were_given_up_may_have_failed_too() -> None:
         once, thrice = (dict(uplink.plan(1, attempt).mechanism.bounds or ()) for attempt in (0, 2))
     assert once["client gains"] == pytest.approx(5 * (1 - uplink.air.confidence))
     assert thrice == {name: pytest.approx(3 * failure) for name, failure in once.items()}
+
+
+@pytest.mark.parametrize(("bits", "sent"), [(8, False), (14, True)])
+def test_a_jammer_whose_noise_would_arrive_on_a_coarse_grid_is_none(bits: int, sent: bool) -> None:
+    """A step of 1/127 arrives as 8 times the receiver's noise of 1e-3, one of 1/8191 as an eighth of it."""
+    power = power_of(jammer_role=JammerRole.DEDICATED, jammer_sigma=0.02)
+    lab = lab_of(noise_var_complex=2e-6, radio={"jammer": {"dac_bits": bits}})
+    with opened(lab, 1000, power=power, **SHORT) as uplink:
+        if sent:
+            assert uplink.plan(1).jammer.needed
+            return
+        with pytest.raises(NotSentError, match="a grid with gaps"):
+            uplink.plan(1)
