@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.audit.bounds import epsilon_of_mu
 from fl.audit.jamming import composite_covariance
 from fl.audit.paths import Path, Window, simulated_path
+from fl.audit.runs.bounds import epsilon_of_mu
 from fl.audit.separation import Separation, composite_factor, update_operator
 from fl.audit.watch import Watched, watching
 from fl.errors import ConfigError

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from calibration.gains import load_gains
 from calibration.record import parse_record
-from fl.audit.canaries import Canaries
+from fl.audit.runs.canaries import Canaries
 from fl.errors import ConfigError
 from fl.learning.settings import LocalMode
 from fl.nodes.air_format import AirFormat

@@ -38,7 +38,7 @@ from hardware.foundation.scratch import make_locked
 from phy.errors import AirdpError
 
 if TYPE_CHECKING:
-    from fl.audit.evidence import UplinkEvidence
+    from fl.audit.runs.evidence import UplinkEvidence
 
 
 ALLOCATION = "allocation.json"
@@ -178,7 +178,7 @@ class RunFolder:
     def evidence(self, uplinks: int) -> "list[UplinkEvidence]":
         """What the first `uplinks` uplinks say about the run's canaries."""
         # Imported here: PyTorch comes with it, and whoever lists configs or reads a ledger need not wait for that.
-        from fl.audit.evidence import UplinkEvidence
+        from fl.audit.runs.evidence import UplinkEvidence
 
         found = []
         for uplink in range(1, uplinks + 1):

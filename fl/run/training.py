@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.audit.canaries import Canaries, canaried_update
+from fl.audit.runs.canaries import Canaries, canaried_update
 from fl.learning.model import Vector
 from fl.learning.workforce import Workforce
 from fl.privacy.clipping import BoundedUpdate

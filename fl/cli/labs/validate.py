@@ -228,7 +228,7 @@ def _against(validation: "Validation", observer: str | None) -> dict[str, Any]:
     """What holds against an observer: mu by which every claimed one is to be multiplied, and epsilon of an uplink."""
     if observer is None:
         return {}
-    from fl.audit.bounds import epsilon_of_mu
+    from fl.audit.runs.bounds import epsilon_of_mu
     from fl.audit.verdict import View
 
     found = validation.worst(View.SAMPLES)

@@ -15,7 +15,7 @@ from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
 
 if TYPE_CHECKING:
-    from fl.audit.bounds import AuditBounds
+    from fl.audit.runs.bounds import AuditBounds
 
 REFUTED = 3
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Read, bound, compare."""
-    from fl.audit.evidence import Evidence
+    from fl.audit.runs.evidence import Evidence
     from fl.run.assemble import make_canaries
     from fl.run.folder import RunFolder
 

@@ -24,7 +24,7 @@ from contextlib import closing
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.audit.evidence import uplink_evidence
+from fl.audit.runs.evidence import uplink_evidence
 from fl.errors import ModelError, RunFolderError
 from fl.learning.model import model_at
 from fl.learning.server.algorithms import ServerState, advance

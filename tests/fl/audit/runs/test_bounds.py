@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fl.audit.bounds import (
+from fl.audit.runs.bounds import (
     AuditBounds,
     Guesses,
     bound_all,

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fl.audit.canaries import Canaries, hadamard
-from fl.audit.evidence import Evidence, UplinkEvidence
+from fl.audit.runs.canaries import Canaries, hadamard
+from fl.audit.runs.evidence import Evidence, UplinkEvidence
 from fl.errors import ConfigError, PrivacyError
 from tests.conftest import Outcome
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.audit.bounds import LEVEL, AuditBounds, bound_all
-from fl.audit.canaries import Canaries
+from fl.audit.runs.bounds import LEVEL, AuditBounds, bound_all
+from fl.audit.runs.canaries import Canaries
 from fl.errors import PrivacyError
 from fl.uplink.contract import Aggregate
 
