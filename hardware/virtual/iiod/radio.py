@@ -102,10 +102,15 @@ class VirtualRadio:
             yield self._tx_ready(self.tx)
         for buffer in self.rx:
             yield buffer.missing if self.decimator is None else self.decimator.until(buffer.missing)
-        if self.rx and self.chip.receives:
+        if self.rx and self._controls_gain:
             due = self.gain_control.due_samples(self.chip.gain_mode, self.rate_hz)
             if due:
                 yield due
+
+    @property
+    def _controls_gain(self) -> bool:
+        """Whether what comes from the antenna is measured: nothing else may move the gain, or wait for it to move."""
+        return self.chip.receives and self.chip.loopback != DIGITAL_LOOPBACK and self.bist.mode != RECEIVE
 
     def _tx_ready(self, buffer: TxBuffer) -> int:
         """Samples at the chip's rate that a queue has for now."""
@@ -161,7 +166,7 @@ class VirtualRadio:
         words = self._words(heard, sent)
         if self.bist.mode == RECEIVE:
             words = self.bist.words(heard.size, self.counter)
-        elif self.chip.receives and self.chip.loopback != DIGITAL_LOOPBACK:
+        if self._controls_gain:
             step_db = self.gain_control.step_db(self.chip.gain_mode, words, self.rate_hz)
             self.chip.change_rx_gain(step_db)
         self.streamed_samples += heard.size

@@ -94,8 +94,13 @@ class ChipSettings:
         return lambda: str(int(on())), partial(self.chip.set_fir, rx=rx, tx=tx)
 
     def rate(self) -> Access:
-        """Samples per second of both directions."""
-        return lambda: str(self.chip.rate_hz), self.then_tune(self.chip.set_rate)
+        """Samples per second of both directions; the gain's control begins anew with measuring."""
+
+        def write(value: str) -> None:
+            self.chip.set_rate(value)
+            self.radio.gain_control.restart()
+
+        return lambda: str(self.chip.rate_hz), self.then_tune(write)
 
     def rates(self) -> str:
         """The span of `rate`, which the filters widen."""

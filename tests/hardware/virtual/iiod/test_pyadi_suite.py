@@ -1,6 +1,7 @@
 """What pyadi-iio's own tests ask of a Pluto, asked of a virtual one.
 
-pyadi-iio's source archive carries no tests. These are rewritten from the assumptions of its repository's
+No source archive of pyadi-iio holds its later tests with all that they need (its first ones: test_pyadi_own.py). These
+are rewritten from the assumptions of its repository's
 test/test_pluto.py (6 tests) and test/test_pluto_p.py (24) with the helpers they call (attr_tests.py, dma_tests.py): the
 same attributes, ranges and tolerances, the same waveforms, thresholds and numbers of buffers, through an unmodified
 `adi.Pluto`. Waits for a real radio to settle are left out, and random trials are 20 instead of 100. The tests want a

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hardware.virtual.iiod.chip.gain_control import MODES, settled_db, slow_step_db
+from hardware.virtual.shared_time import SharedTime
 from tests.hardware.virtual.iiod.raw_client import PHY, RX, TX, TX_LO, Bench, RawClient, bench, make_lab, tone
 
 MODE = f"{PHY} INPUT voltage0 gain_control_mode"
@@ -168,6 +169,31 @@ class TestGainControl:
                 receiver.open_rx(777)
                 captures.append(receiver.read_words(50_000).tobytes())
         assert captures[0] == captures[1]
+
+    @pytest.mark.parametrize(("attribute", "value"), [("loopback", "1"), ("bist_prbs", "2")])
+    def test_words_that_are_not_from_the_antenna_neither_move_the_gain_nor_hold_time_up(
+        self, monkeypatch: pytest.MonkeyPatch, attribute: str, value: str
+    ) -> None:
+        """The control is four samples short of a decision, which it does not wait for in steps of four."""
+        steps: list[float] = []
+        step, block = SharedTime._step, 30_716 // 4
+        with bench(make_lab(1), tuned=False) as running:
+            client = running.connect("ps")
+            client.open_rx(block)
+            client.set(f"{PHY} DEBUG {attribute}", value)
+            monkeypatch.setattr(SharedTime, "_step", lambda self, end: (steps.append(end), step(self, end))[1])
+            client.read_samples(2 * block)
+            assert gain_db(client) == 71.0
+        assert 0 < len(steps) < 10
+
+    def test_the_control_begins_anew_at_another_rate(self) -> None:
+        with bench(make_lab(1), tuned=False) as running:
+            client = running.connect("ps")
+            radio = running.emulator._virtual.radios["ps"]
+            client.open_rx(10_000)
+            client.read_samples(10_000)
+            client.set(f"{PHY} INPUT voltage0 sampling_frequency", 4_000_000)
+            assert radio.gain_control.due_samples(radio.chip.gain_mode, radio.rate_hz) == 4000
 
     def test_where_it_settles(self) -> None:
         assert [settled_db(mode, 20.0, 1e-4, (-3.0, 71.0)) for mode in MODES] == [20.0, 30.0, 28.0, 20.0]
