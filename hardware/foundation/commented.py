@@ -6,15 +6,21 @@ pydantic would read it at every start.
 
 import ast
 import inspect
+import json
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 _WIDTH = 110
+_HEADER = re.compile(r"\[\[?\s*([\w-]+)\s*\]\]?\s*(?:#.*)?$")
+_KEY = re.compile(r"([A-Za-z_]\w*)\s*=")
 
 
 def attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
@@ -49,12 +55,22 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def meanings_of(model: type[BaseModel]) -> dict[str, str]:
+    """Of every key: its own docstring, or where it has none, that of the choice that it is."""
+    found = {}
+    for key, field in model.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, StrEnum):
+                found[key] = one_line(kind.__doc__ or "")
+    return {**found, **attribute_docstrings(model)}
+
+
 def commented_toml(section: BaseModel, name: str = "") -> Iterator[str]:
     """Lines of TOML with every key of `section`, its meaning above it; sections within it follow under their names."""
     if name:
         yield from _comment(type(section).__doc__ or "")
         yield f"[{name}]"
-    meanings, inner = attribute_docstrings(type(section)), {}
+    meanings, inner = meanings_of(type(section)), {}
     for key in type(section).model_fields:
         value = getattr(section, key)
         if isinstance(value, BaseModel):
@@ -78,6 +94,70 @@ def _assignment(key: str, value: Any) -> list[str]:
     if value is None:
         return [f"# {key} is not set"]
     return tomli_w.dumps({key: value}).rstrip().splitlines()
+
+
+def annotated_toml(text: str, model: type[BaseModel]) -> list[str]:
+    """Lines of a file that `model` reads, with the meaning of every section and key; keys that it lacks as comments.
+
+    A section is explained where it comes first. `text` stays what it was for whoever reads TOML.
+    """
+    kinds, explained = _by_section(model), set[str]()
+    found: list[str] = []
+    for name, header, lines in _parts(text):
+        kind = kinds.get(name)
+        if kind is None or name in explained:
+            found += [*header, *lines]
+            continue
+        explained.add(name)
+        found += [*_comment(kind.__doc__ or ""), *header, *_annotated(lines, kind), ""]
+    return found
+
+
+def _by_section(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    found = {}
+    for name, field in model.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                found[name] = kind
+    return found
+
+
+def _parts(text: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Name, header and lines of each section, in the file's order; what comes before the first has neither name nor
+    header."""
+    name, header, lines = "", list[str](), list[str]()
+    for line in text.splitlines():
+        match = _HEADER.match(line)
+        if match is None:
+            lines.append(line)
+            continue
+        yield name, header, lines
+        name, header, lines = match[1], [line], []
+    yield name, header, lines
+
+
+def _annotated(lines: list[str], kind: type[BaseModel]) -> Iterator[str]:
+    meanings, given = meanings_of(kind), set[str]()
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    for line in lines:
+        match = _KEY.match(line)
+        if match is not None and match[1] in kind.model_fields:
+            given.add(match[1])
+            yield from _comment(meanings.get(match[1], ""))
+        yield line
+    for key, field in kind.model_fields.items():
+        if key in given or field.is_required():
+            continue
+        yield from _comment(meanings.get(key, ""))
+        value = to_jsonable_python(field.get_default(call_default_factory=True))
+        if isinstance(value, list):
+            # As JSON writes it: on one line.
+            yield f"# {key} = {json.dumps(value)}"
+        elif value is None or isinstance(value, Mapping):
+            yield f"# {key} is not set"
+        else:
+            yield from (f"# {line}" for line in _assignment(key, value))
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:

@@ -43,8 +43,10 @@ def _config(source: str) -> str:
 
 
 def _lab(source: str | None) -> str:
-    """A shipped lab as it stands, that of a config without one where none is named: its comments are made for it."""
+    """A shipped lab, that of a config without one where none is named, with what it leaves out as comments."""
     from fl.run.config import RadioConfig
-    from hardware.lab.file import find_lab
+    from hardware.foundation.commented import annotated_toml
+    from hardware.lab.file import find_lab, lab_file_model
 
-    return Path(find_lab(source or RadioConfig().lab, "").source).read_text(encoding="utf-8")
+    text = Path(find_lab(source or RadioConfig().lab, "").source).read_text(encoding="utf-8")
+    return "\n".join(annotated_toml(text, lab_file_model())) + "\n"
