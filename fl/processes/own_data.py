@@ -1,5 +1,6 @@
 """The data of one client, which only its own process has."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from fl.errors import DataError
-from fl.learning.data.own import call_function, load_npz
+from fl.import_path import PATTERN, build
+from fl.learning.data.own import load_npz
 from fl.learning.model import shaped
 from fl.learning.trainer import ClientData
 from fl.run.config import RunConfig
@@ -16,20 +18,23 @@ from fl.run.learner import Learner
 
 
 def client_data(config: RunConfig, learner: Learner, place: int, source: str) -> ClientData:
-    """Of client `place`: from `source`, a .npz file (x, y) or "package.module:function" that returns both, or, where it
-    is empty, its share of the run's own data set."""
+    """Of client `place`: from `source`, a .npz file with x and y or "package.module:function" that returns both, as a
+    pair or by name; or, where it is empty, its share of the run's own data set."""
     if not source:
         return learner.clients[place]
-    made = call_function(source, {}) if ":" in source else load_npz(Path(source).expanduser())
-    x, y = _arrays(made, source)
+    is_code = PATTERN.fullmatch(source) is not None
+    x, y = _arrays(build("--data", source, {}) if is_code else load_npz(Path(source).expanduser()), source)
     return _checked(x, y, config, learner, source)
 
 
 def _arrays(made: Any, source: str) -> tuple[NDArray[Any], NDArray[Any]]:
     try:
-        return np.asarray(made["x"]), np.asarray(made["y"])
-    except (KeyError, TypeError) as error:
-        raise DataError(f"--data {source} has no x and y: expected arrays x (n, ...) and y (n, ...)") from error
+        x, y = (made["x"], made["y"]) if isinstance(made, Mapping) else made
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"--data {source} gives no x and y: expected arrays x (n, ...) and y (n, ...), as a pair or by these names"
+        ) from error
+    return np.asarray(x), np.asarray(y)
 
 
 def _checked(x: NDArray[Any], y: NDArray[Any], config: RunConfig, learner: Learner, source: str) -> ClientData:
