@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="no flwr: pip install 'airdp[flower]'")
 
-from fl.flower import this_user
+from fl.flower import federation, this_user
 from fl.flower.federation import free_port
 from fl.flower.this_user import ThisUserOnly
 from hardware.foundation.child_processes import child_environment
@@ -117,3 +117,15 @@ def test_another_user_of_this_machine_does_not(superlink: int) -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == ("403\n", "")
+
+
+def test_ray_gets_a_token_that_is_new_at_each_start() -> None:
+    """Its ports are on all addresses; without the token its workers take tasks from whoever reaches them."""
+    environments = []
+    for _ in range(2):
+        with federation._federation("insecure = true") as made:
+            environments.append(made.environment)
+    assert {environment["RAY_AUTH_MODE"] for environment in environments} == {"token"}
+    tokens = {environment["RAY_AUTH_TOKEN"] for environment in environments}
+    assert len(tokens) == 2
+    assert min(map(len, tokens)) == 64
