@@ -4,6 +4,7 @@
 one carries a mark in its environment, and whatever still does at the end is ended.
 """
 
+import importlib.util
 import json
 import os
 import secrets
@@ -90,6 +91,8 @@ class Federation:
 @contextmanager
 def simulation() -> Iterator[Federation]:
     """A SuperLink that simulates its clients (package ray)."""
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError(f"Flower's simulation needs the package ray: {INSTALL}, or use `airdp flower deploy`")
     with _federation("insecure = true") as federation:
         _, port = federation.address.split(":")
         federation.start("superlink", ["flower-superlink", "--insecure", "--simulation", "--port", port])

@@ -43,6 +43,17 @@ class AlgorithmName(StrEnum):
     UPCYCLED = "upcycled"
 
 
+_BY_PATH = {name.lower(): f"fl.learning.server.adaptive:{name}" for name in ("FedAdam", "FedYogi", "FedAvgM")}
+
+
+def _named_by_path(name: Any) -> Any:
+    """Those that ship as examples of own algorithms have no name of their own."""
+    path = _BY_PATH.get(name.lower()) if isinstance(name, str) else None
+    if path is not None:
+        raise ValueError(f"'{name}' goes by its import path: '{path}', its rate in algorithm.arguments")
+    return name
+
+
 class DataConfig(Section):
     """[data] Which data set, where its files are, and how much of it is for training."""
 
@@ -101,7 +112,9 @@ class ModelConfig(Section):
 class AlgorithmConfig(Section):
     """[algorithm] What the server does with the sum that arrives."""
 
-    name: Annotated[AlgorithmName, choice(AlgorithmName)] | ImportPath = AlgorithmName.UPCYCLED
+    name: Annotated[Annotated[AlgorithmName, choice(AlgorithmName)] | ImportPath, BeforeValidator(_named_by_path)] = (
+        AlgorithmName.UPCYCLED
+    )
     """`fedavg`; `fedprox` and `upcycled`, which also hold clients near the global model; or `package.module:Class` of
     one's own. Whatever it does with the sum costs no privacy."""
     arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)

@@ -108,6 +108,12 @@ def test_the_example_learns_and_no_update_reaches_the_server_in_a_message(
     assert result["evaluated"]["1"]["loss"] < result["evaluated"]["0"]["loss"]
 
 
+def test_a_simulation_without_ray_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fl.flower.federation.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs the package ray: pip install 'airdp\[flower\]'"), simulation():
+        pass
+
+
 def test_what_is_no_flower_app_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a Flower app"):
         clients_of(tmp_path, [])

@@ -342,6 +342,7 @@ def test_changed_code_of_ones_own_is_not_resumed(here: Path) -> None:
         ({"data": {"set": "own_code:spirals", "arguments": {"n": 3}}}, ModelError, "cannot be built with"),
         ({"algorithm": {"name": "own_code:Forgetful"}}, ModelError, "returned a ndarray: expected a ServerState"),
         ({"algorithm": {"name": "own_code:absolute"}}, ModelError, "cannot be built"),
+        ({"algorithm": {"name": "FedYogi"}}, ConfigError, "by its import path: 'fl.learning.server.adaptive:FedYogi'"),
         ({"algorithm": {"name": "own_code:Short"}}, ModelError, r"a model of float32 \(3,\): expected float32"),
         (
             {"algorithm": {"name": "own_code:Dividing", "arguments": {"lr": 1.0}}},
