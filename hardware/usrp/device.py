@@ -17,6 +17,7 @@ from hardware.usrp.library import library
 # What libuhd says where nobody answers.
 _NO_ANSWER = ("timed out", "timeout", "no response", "no control response", "ethernet")
 _NOT_FOUND = ("no devices found", "lookuperror")
+_FINDS = 3
 
 _OWN_REFERENCES = 2
 """That the device's attribute, and the question how many there are, make of one object."""
@@ -33,17 +34,25 @@ class UsrpDevice:
         self._failure = ""
         self.uhd = library()
         arguments = ",".join(part for part in (address, device_args) if part)
-        try:
-            self._usrp: Any = self.uhd.usrp.MultiUSRP(arguments)
-        except RuntimeError as error:
-            raise self._not_opened(error) from error
+        self._usrp: Any = self._opened(arguments)
         boxes = self.ask("counting boxes", lambda usrp: int(usrp.get_num_mboards()))
         if boxes != 1:
             raise HardwareError(f"{name} has the address '{address}', which is {boxes} boxes: each radio is one box")
 
+    def _opened(self, arguments: str) -> Any:
+        """libuhd waits a moment only for an answer to its question who is there: it is asked again."""
+        left = _FINDS
+        while True:
+            left -= 1
+            try:
+                return self.uhd.usrp.MultiUSRP(arguments)
+            except RuntimeError as error:
+                if not (left and _not_found(error)):
+                    raise self._not_opened(error) from error
+
     def _not_opened(self, error: RuntimeError) -> HardwareError:
         said = _one_line(error)
-        if any(words in said.lower() for words in _NOT_FOUND):
+        if _not_found(error):
             checks = "is it switched on, does `ping` reach it, and does `uhd_find_devices` show it?"
             return HardwareError(f"{self.name} cannot be reached at {self.address}: {checks}")
         return HardwareError(f"{self.name} at {self.address} cannot be opened: {said}")
@@ -129,7 +138,7 @@ class UsrpDevice:
 
     def answers(self) -> bool:
         """Whether the box is there, whatever has become of the connection."""
-        return bool(self.uhd.find(self.address))
+        return any(self.uhd.find(self.address) for _ in range(_FINDS))
 
     def close(self) -> None:
         """Let it go. A second call does nothing.
@@ -154,6 +163,10 @@ def _value(sensor: Any) -> bool | float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def _not_found(error: Exception) -> bool:
+    return any(words in str(error).lower() for words in _NOT_FOUND)
 
 
 def _one_line(error: Exception) -> str:

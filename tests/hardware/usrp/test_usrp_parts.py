@@ -1,5 +1,8 @@
 """The parts of the USRP backend that need neither a box nor UHD: gains, converters, ticks, lab files."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,8 +11,9 @@ from hypothesis import strategies as st
 from hardware.lab.clock import ClockMode
 from hardware.lab.file import find_lab, parse_lab
 from hardware.lab.opened import open_lab
-from hardware.radio.errors import CapabilityError, LabFileError, MixedLabError
+from hardware.radio.errors import CapabilityError, HardwareError, LabFileError, MixedLabError
 from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB, TxGainRange
+from hardware.usrp import device
 from hardware.usrp.converters import FULL_SCALE, clips_at_half_scale, dac_bits, to_samples, to_words, tx_step
 from hardware.usrp.settings import Source, UsrpBox, usrp_of
 from hardware.usrp.ticks import ticks_of
@@ -114,6 +118,31 @@ def test_boxes_that_each_count_by_themselves_are_refused() -> None:
     with pytest.raises(LabFileError, match=r"clock_source.*free-running"):
         require_common_sources({"a": timed, "b": timed}, ClockMode.SHARED, "lab")
     require_common_sources({"a": timed, "b": timed}, ClockMode.FREE_RUNNING, "lab")
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"), [("KeyError: No devices found for ----->", 3), ("RuntimeError: firmware is too old", 1)]
+)
+def test_a_box_that_does_not_answer_in_time_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, said: str, asked: int
+) -> None:
+    """libuhd waits for a tenth of a second. What a second question does not change is asked once."""
+    failures: list[str] = []
+
+    def make(arguments: str) -> Any:
+        failures.append(arguments)
+        if len(failures) <= most:
+            raise RuntimeError(said)
+        return SimpleNamespace(get_num_mboards=lambda: 1)
+
+    monkeypatch.setattr(device, "library", lambda: SimpleNamespace(usrp=SimpleNamespace(MultiUSRP=make)))
+    most = 100
+    with pytest.raises(HardwareError, match=r"box (at addr=x cannot be opened|cannot be reached at addr=x)"):
+        device.UsrpDevice("box", "addr=x")
+    assert failures == ["addr=x"] * asked
+    failures.clear()
+    most = asked - 1
+    assert device.UsrpDevice("box", "addr=x").usable
 
 
 def test_boxes_without_an_address_or_with_the_same_are_refused() -> None:
