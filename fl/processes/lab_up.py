@@ -73,8 +73,13 @@ class LabUp:
 
 
 @contextmanager
-def lab_up(lab: Lab, server: str, program: Program, *, seed: int, state: Path | None = None) -> Iterator[LabUp]:
-    """Start every node of a lab, as `program` node …; all of them end with the block."""
+def lab_up(
+    lab: Lab, server: str, program: Program, *, seed: int, state: Path | None = None, trust: bool = False
+) -> Iterator[LabUp]:
+    """Start every node of a lab, as `program` node …; all of them end with the block.
+
+    trust: whether nodes import code that the server's config names.
+    """
     with ExitStack() as stack:
         folder = stack.enter_context(scratch_folder("lab"))
         served = _served(lab, seed, stack)
@@ -88,6 +93,7 @@ def lab_up(lab: Lab, server: str, program: Program, *, seed: int, state: Path | 
         for radio in _nodes(served):
             kept = (state or folder / "state") / radio.name
             command = ["--lab", str(lab_file), "--name", radio.name, "--server", server, "--keys", str(keys)]
+            command += ["--trust"] if trust else []
             log = folder / f"{radio.name}.log"
             log.touch(mode=0o600)
             process = start_program(program, ["node", radio.role.value, *command, "--state", str(kept)], log)

@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server", default="tcp://127.0.0.1:5757", metavar="tcp://…", help="where the run listens (default: port 5757)"
     )
+    parser.add_argument(
+        "--trust", action="store_true", help="import code that a server's config names; --run implies it"
+    )
     parser.add_argument("--resume", action="store_true", help="with --run: go on with the run in --out")
     parser.add_argument("--json", action="store_true", help="with --run: print one JSON object instead of a table")
 
@@ -49,7 +52,9 @@ def call(options: argparse.Namespace) -> int:
     config = load_config(options.run, options.set) if options.run else None
     seed = 1 if config is None else config.seed
     try:
-        with lab_up(lab, options.server, main, seed=seed, state=options.state) as up:
+        # With --run the config is that of whoever calls this, and nobody else has the keys of these nodes' server.
+        trust = options.trust or bool(options.run)
+        with lab_up(lab, options.server, main, seed=seed, state=options.state, trust=trust) as up:
             if options.run:
                 return _run(options, up)
             _watch(up)
