@@ -7,6 +7,7 @@ from functools import partial
 from fl.bench.clocks import clocks
 from fl.bench.control_link import control_link
 from fl.bench.gnuradio_side import missing_gnuradio
+from fl.bench.ledger import ledger
 from fl.bench.live_page import live_page
 from fl.bench.measure import Measurement
 from fl.bench.modem import modem
@@ -47,6 +48,7 @@ BENCHMARKS = {
     "radio-uplink-multipath": Benchmark(radio_uplink_multipath),
     "live-page": Benchmark(live_page),
     "free-clocks": Benchmark(clocks),
+    "ledger": Benchmark(ledger),
     "control-link": Benchmark(control_link),
     "virtual-pluto": Benchmark(virtual_radios, missing_libiio),
     "virtual-usrp": Benchmark(virtual_usrps, missing_uhd),

@@ -98,9 +98,9 @@ def write_mark(
         "pending": {str(seq): mechanism.to_json() for seq, mechanism in pending.items()},
     }
     try:
-        write_atomically(_beside(path), encode(fields)[0])
+        write_atomically(beside(path), encode(fields)[0])
     except OSError as error:
-        _LOG.warning("%s was not written (%s): opening the ledger takes longer", _beside(path), error.strerror)
+        _LOG.warning("%s was not written (%s): opening the ledger takes longer", beside(path), error.strerror)
 
 
 def verified_beginning(path: Path, seen: str | None) -> Verified | None:
@@ -144,13 +144,14 @@ def _fits(mark: Mark, header: LedgerHeader) -> bool:
     )
 
 
-def _beside(path: Path) -> Path:
+def beside(path: Path) -> Path:
+    """Where the mark of a ledger is."""
     return path.with_name(path.name + ".sums")
 
 
 def _read(path: Path) -> Mark | None:
     try:
-        content = read_bounded(_beside(path))
+        content = read_bounded(beside(path))
         fields: dict[str, Any] = json.loads(content) if is_intact(content) else {}
         if fields.get("format") != _FORMAT:
             return None
