@@ -179,6 +179,7 @@ def read_round(folder: RunFolder, uplink: int | None = None) -> UplinkView:
         )
     existing = rounds_with_snapshot(folder)
     if not existing:
+        folder.require_run()
         raise RunFolderError(f"{folder.path} has no finished radio uplink yet: go on with `airdp run ... --resume`")
     chosen = existing[-1] if uplink is None else uplink
     if chosen not in existing:

@@ -196,6 +196,7 @@ def _missing_trial(folder: RunFolder, point: Point, trial: int) -> str:
 
 def _read_run(folder: RunFolder) -> Study:
     config = folder.config()
+    folder.require_run()
     trial = _read_trial(folder, 1, config)
     if not trial.uplinks and not trial.finished:
         raise RunFolderError(

@@ -114,6 +114,14 @@ class RunFolder:
         """Write a JSON file of the folder, atomically."""
         write_atomically(self.path / name, json.dumps(data, indent=1, allow_nan=False).encode() + b"\n")
 
+    def require_run(self) -> None:
+        """Refuse the folder of a loop of somebody's own (`fl.open_uplink`, Flower), where nobody has kept metrics."""
+        if not (self.path / "partition.json").exists() and not self.metrics_path.exists():
+            raise RunFolderError(
+                f"{self.path} is of a loop that keeps no metrics here (fl.open_uplink, Flower): `airdp ledger` and "
+                "`airdp live` show what there is"
+            )
+
     def metrics(self) -> list[dict[str, Any]]:
         """All whole lines of metrics.jsonl; a torn last line (a crash) is left out."""
         if not self.metrics_path.exists():

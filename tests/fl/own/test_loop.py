@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fl import flatten, open_uplink, read_ledger
+from fl.cli.main import main
 from fl.dashboard.follow import Followed
 from fl.errors import PrivacyError, RunFolderError
 from fl.privacy.clipping import mean_of_clipped
@@ -121,7 +122,7 @@ def test_records_are_claimed_only_for_terms_that_were_clipped(tmp_path: Path) ->
         assert math.isfinite(air.epsilon)
 
 
-def test_the_live_page_shows_a_loop_as_it_goes_on(tmp_path: Path) -> None:
+def test_the_live_page_shows_a_loop_as_it_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "loop"
     few = {"uplink.uplinks": 2, "radio.first_quiet_samples": 2**17}
     followed, seen = Followed(RunFolder(out)), []
@@ -136,6 +137,10 @@ def test_the_live_page_shows_a_loop_as_it_goes_on(tmp_path: Path) -> None:
     assert seen == [(1, 1, 1, 1), (2, 2, 2, 2)]
     followed.update()
     assert followed.news({})["run"]["status"] == "stopped"
+    # It is no run, and whoever wants one is told what this is.
+    for command in ("report", "inspect"):
+        assert main([command, str(out)]) == 2
+        assert "of a loop that keeps no metrics here" in capsys.readouterr().err
 
 
 def test_a_run_takes_overrides_shows_itself_and_may_be_called_twice(
