@@ -83,8 +83,10 @@ class AppendOnlyFile:
         own = os.fstat(self._descriptor)
         try:
             named = self.path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return "was deleted or moved"
+        except OSError as error:
+            return f"cannot be looked at any more ({error.strerror})"
         if (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino):
             return "was replaced by another file"
         if own.st_size != self.size:

@@ -452,6 +452,25 @@ def test_a_ledger_that_was_changed_meanwhile_takes_no_row(path: Path, said: str)
     assert snapshot(path.parent) == before
 
 
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [
+        (lambda folder: folder.write_text("a file in its place"), "was deleted or moved"),
+        (lambda folder: folder.symlink_to(folder.name), r"cannot be looked at any more \(Too many levels"),
+    ],
+)
+def test_a_ledger_whose_folder_is_something_else_now_takes_no_row(
+    tmp_path: Path, put: Callable[[Path], object], said: str
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    ledger = Ledger.create(folder / "ledger.jsonl", HEADER)
+    folder.rename(tmp_path / "elsewhere")
+    put(folder)
+    with pytest.raises(LedgerError, match=said):
+        ledger.authorise(PLANNED)
+
+
 @pytest.mark.usefixtures("no_waiting")
 def test_the_running_sums_are_those_of_all_rows(path: Path) -> None:
     """To the last bit: taken up or not, and whatever was cut off; sizes are such that rounding shows."""
