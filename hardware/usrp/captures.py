@@ -63,6 +63,7 @@ class CaptureStream:
         self._failure: HardwareError | None = None
         self._count: int | None = None
         self._first: int | None = None
+        self._awaited_from: int | None = None
         self._taken_until = self._kept_from = self._wanted_until = 0
         self._thread = threading.Thread(target=self._run, name=f"{self.name} captures", daemon=True)
         self._begin = self._begins = 0
@@ -105,8 +106,12 @@ class CaptureStream:
                     f"{self.name} cannot receive from sample {start} on: samples up to {self._taken_until} are gone"
                 )
             self._wanted_until = max(self._wanted_until, end)
+            self._awaited_from = start
             self._changed.notify_all()
-            self._wait_for(start, end)
+            try:
+                self._wait_for(start, end)
+            finally:
+                self._awaited_from = None
             words = self._cut(start, end)
             self._taken_until = end
             self._forget(end)
@@ -262,8 +267,12 @@ class CaptureStream:
             self._why = None
             self._pieces.append((first, words))
             self._count = first + len(words)
-            if self._count - self._kept_from > self._history:
-                self._forget(self._count - self._history)
+            oldest = self._count - self._history
+            if self._awaited_from is not None:
+                # Who waits for the end of something longer than the history is to have its beginning, too.
+                oldest = min(oldest, self._awaited_from)
+            if oldest > self._kept_from:
+                self._forget(oldest)
             self._changed.notify_all()
 
     def _end(self, error: HardwareError) -> None:

@@ -204,6 +204,19 @@ class TestBoxes:
         bench.boxes.boxes["sender"] = UsrpBox(subdevice="A:0", antenna="RX2", tx_antenna="TX/RX")
         bench.boxes.reopen("sender")
 
+    def test_who_waits_for_more_than_the_history_gets_all_of_it(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of 8192 samples, and 60,000 are asked for, after others that nobody wants."""
+        short = bench.boxes.settings.model_copy(update={"history_s": 1e-3})
+        monkeypatch.setattr(bench.boxes, "settings", short)
+        lab = configured(bench.opened())
+        ready(lab)
+        receiver = usrp(lab, "receiver")
+        start = receiver.now() + receiver.lead_samples + 30_000
+        assert receiver.receive(60_000, start).samples.size == 60_000
+        receiver.check()
+
     def test_pulses_that_are_not_the_same_are_found(self, bench: Bench) -> None:
         bench.boxes.verify()
         ask(bench.uris["sender"], pulse_delay=round(0.3 * TICK_RATE_HZ))
