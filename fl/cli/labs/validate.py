@@ -263,8 +263,8 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _write(out: Path, validation: "Validation", trials: "list[Trials]", facts: dict[str, Any]) -> Path:
-    from fl.audit.page import write_page
-    from fl.audit.picture import draw, save
+    from fl.audit.shown.page import write_page
+    from fl.audit.shown.picture import draw, save
 
     out.mkdir(parents=True, exist_ok=True)
     pictures = {made.client: out / f"{made.client}.png" for made in trials}
