@@ -47,7 +47,8 @@ def screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A virtual screen, and a home for the window's settings."""
     told, tells = os.pipe()
     with subprocess.Popen(
-        ["Xvfb", "-displayfd", str(tells), "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-nolisten", "tcp"],
+        # Not begun anew when the last window closes: who comes at that moment would find no screen.
+        ["Xvfb", "-displayfd", str(tells), "-noreset", "-screen", "0", f"{WIDTH}x{HEIGHT}x24", "-nolisten", "tcp"],
         pass_fds=[tells],
         stderr=subprocess.DEVNULL,
     ) as server:

@@ -98,7 +98,7 @@ HEALED = {"ref_locked": 1, "lo_locked": 1, "frozen": 0, "vanished": 0}
 def tables() -> dict[str, Any]:
     """A lab of two clients, a jammer and a server."""
     found = find_lab(BACKEND).to_tables()
-    found["lab"]["timeout_s"] = 1.0
+    found["lab"]["timeout_s"] = 4.0
     found["radio"] = [radio for radio in found["radio"] if radio["name"] != "client-3"]
     return found
 
