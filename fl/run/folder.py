@@ -123,11 +123,14 @@ class RunFolder:
             )
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All whole lines of metrics.jsonl; a torn last line (a crash) is left out."""
+        """All whole lines of metrics.jsonl; a torn last line (a crash, a power cut) is left out."""
         if not self.metrics_path.exists():
             return []
         try:
             lines = read_bounded(self.metrics_path, MOST_LINES_BYTES).split(b"\n")[:-1]
+            if lines and b"\0" in lines[-1]:
+                # A disk may keep the end of what was not synced, with zeros in place of its beginning.
+                lines.pop()
             rows = [parse_json(line) for line in lines]
         except (OSError, ValueError) as error:
             raise RunFolderError(f"{self.metrics_path} is damaged: {error}") from error

@@ -115,12 +115,13 @@ def test_a_checkpoint_with_pickled_objects_is_refused(folder: RunFolder) -> None
     assert _damaged(folder, content) is None
 
 
-def test_metrics_are_lines_and_a_torn_last_one_is_left_out(folder: RunFolder) -> None:
+@pytest.mark.parametrize("torn", [b'{"uplink": 4, "lo', b'{"uplink": 4, "lo' + bytes(9), bytes(17) + b'ss": 0.4}\n'])
+def test_metrics_are_lines_and_a_torn_last_one_is_left_out(folder: RunFolder, torn: bytes) -> None:
     assert folder.metrics() == []
     for uplink in (1, 2, 3):
         folder.append_metrics({"uplink": uplink, "loss": 0.1 * uplink})
     with folder.metrics_path.open("ab") as file:
-        file.write(b'{"uplink": 4, "lo')
+        file.write(torn)
     assert [row["uplink"] for row in folder.metrics()] == [1, 2, 3]
     folder.keep_metrics_until(2)
     assert folder.metrics() == [{"uplink": 1, "loss": 0.1}, {"uplink": 2, "loss": 0.2}]
