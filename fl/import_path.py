@@ -91,10 +91,11 @@ def require_trust(key: str, named: str) -> None:
 
 def import_object(key: str, path: str) -> Any:
     """What `path` names. key: that holds it, for errors. Raises `ModelError` that says what failed."""
-    package, _, name = path.partition(":")
-    if not package or not name:
+    # Whoever asks for trust in what a config names looks for this form: nothing else is ever imported.
+    if not PATTERN.fullmatch(path):
         raise ModelError(f"{key} is '{path}': expected an import path such as 'my_package.my_module:name'")
     require_trust(key, path)
+    package, _, name = path.partition(":")
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)

@@ -15,8 +15,7 @@ estimate that distance from what was received:
     parts        noise and gain of a claim, each measured for itself
     verdict      claimed against measured
     composed     many uplinks in fading of their own, by linear algebra
-    picture      histograms, noise and gain
-    page         all of it as HTML
+    shown        a picture of each client, and a page of all of it
 
 Sizes: d coordinates, N samples, K clients, M canaries. Statistics are real numbers, larger when the change is there.
 """

@@ -75,15 +75,13 @@ def charged_gain_upper(state: SoundedChannel, air: AirFormat, circuits: Circuits
     return gain + rounding
 
 
-def rounding_of(
-    state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float, alpha_u: float
-) -> Rounding:
+def rounding_of(state: SoundedChannel, air: AirFormat, circuits: Circuits, alpha_u: float) -> Rounding:
     """What a payload's rounding is charged with besides its gain."""
     if circuits.step is None:
         return Rounding()
     reach = 0 if state.flat is not None else state.inverse.reach
     samples = air.payload_numerology.symbol_samples * air.grid.symbols + 2 * reach
-    gain = _scene(state, air, circuits, noise_std_real)["gain"]
+    gain = _arriving_gain(state, air, circuits.image)
     return Rounding(rounding_distance(circuits.step, samples, gain) / alpha_u, tail_delta(samples))
 
 
@@ -96,7 +94,7 @@ def least_jamming(state: SoundedChannel, air: AirFormat, circuits: Circuits, noi
         return 0.0
     frame = air.payload
     samples = frame.jamming_slice.stop - frame.jamming_slice.start
-    gain = _arriving_gain(state, air, circuits)
+    gain = _arriving_gain(state, air, circuits.image)
     least = least_sent_std(circuits.step, noise_std_real=noise_std_real, gain=gain, samples=samples)
     return least * noise_unevenness(state, air)
 
@@ -202,19 +200,15 @@ def peak_limit(state: SoundedChannel, step: float | None, dither: Dither | None)
 
 
 @lru_cache(maxsize=128)
-def _largest_gain(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
-    """Of a channel and its image together."""
+def _arriving_gain(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
+    """Largest gain of the channel and its image together."""
     return float(channel_gains_upper(state, air).max() + image_upper(state, air, limit).max())
 
 
 def _scene(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> dict[str, float]:
     """h, G and noise of `fl.privacy.converters`. The image of a level arrives too."""
-    gain = _arriving_gain(state, air, circuits)
+    gain = _arriving_gain(state, air, circuits.image)
     return {"gain": gain, "inverse_gain": 1.0 / state.weakest_gain, "noise_std_real": noise_std_real}
-
-
-def _arriving_gain(state: SoundedChannel, air: AirFormat, circuits: Circuits) -> float:
-    return float(channel_gains_upper(state, air).max() + image_upper(state, air, circuits.image).max())
 
 
 def _mirrored(values: NDArray[np.float64]) -> NDArray[np.float64]:

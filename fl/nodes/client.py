@@ -81,14 +81,14 @@ class ClientNode(TransmitterNode):
             limit=self.transmitter.air.energy_limit,
         )
         self._worst_backoff = power.backoff
-        scene = (state, self.transmitter.air, self.transmitter.circuits, announcement.noise_std_real)
+        scene = (state, self.transmitter.air, self.transmitter.circuits)
         csi_error = float(np.mean(state.relative_std**2))
         elapsed = announcement.payload_start_sample + announcement.payload_samples - state.reference_sample
         # Half of the channel's relative error is phase; that of the frequency offset grows since the sounding.
         drift = 2.0 * math.pi * state.cfo_std_cycles_per_sample * elapsed
         return Decision(
             backoff=power.backoff,
-            gain_upper=charged_gain_upper(*scene) / power.backoff,
+            gain_upper=charged_gain_upper(*scene, announcement.noise_std_real) / power.backoff,
             csi_error=csi_error,
             phase_error_rad=math.hypot(math.sqrt(csi_error / 2.0), drift),
             timing_error=self._timing_error(drift),

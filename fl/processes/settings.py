@@ -1,12 +1,12 @@
 """What a node is told when it is started: where it belongs, and what it allows."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fl.errors import ConfigError
+from fl.import_path import PATTERN
 from fl.nodes.apart.keys import KeyPair, load_keys, load_public
 from fl.nodes.apart.orders import Hello
 from fl.nodes.apart.own_budget import Budget
@@ -15,8 +15,6 @@ from fl.run.apart.attendance import lab_digest
 from fl.run.config import RunConfig
 from fl.versions import package_version
 from hardware.lab.model import Lab, LabRadio, Role
-
-_IMPORT_PATH = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class NodeSettings:
 
 
 def _import_paths(value: Any) -> Iterator[str]:
-    if isinstance(value, str) and _IMPORT_PATH.match(value):
+    if isinstance(value, str) and PATTERN.fullmatch(value):
         yield value
     elif isinstance(value, Mapping):
         for part in value.values():

@@ -199,11 +199,11 @@ def test_rounding_is_charged_for_every_sample_that_leaves(channel: SoundedChanne
     transmitter = Transmitter(radio, air, Workspace.of(air))  # type: ignore[arg-type]
     transmitter.send(np.ones(2000, np.float32), 1e-4, Announcement(alpha_u, channel, 0, 1, NOISE_STD, 0), 0)
     samples = radio.sent[0][1].size
-    found = rounding_of(channel, air, transmitter.circuits, NOISE_STD, alpha_u)
+    found = rounding_of(channel, air, transmitter.circuits, alpha_u)
     strongest = float(np.abs(channel.channel).max())
     assert found.delta == pytest.approx(tail_delta(samples), rel=1e-12)
     assert strongest < found.distance * alpha_u / (STEP * math.sqrt(2 * samples)) < 1.2 * strongest
-    assert rounding_of(channel, air, Circuits(), NOISE_STD, alpha_u) == Rounding()
+    assert rounding_of(channel, air, Circuits(), alpha_u) == Rounding()
 
 
 def test_memory_of_many_channels_is_that_of_the_channels() -> None:
