@@ -95,6 +95,10 @@ class ClientNode(TransmitterNode):
             rounding=rounding_of(*scene, announcement.alpha_u),
         )
 
+    def arrives_with(self, decision: Decision) -> float:
+        """The largest gain with which what it sends may arrive: where it looks at its update, that of s_i = 1."""
+        return decision.gain_upper * (decision.backoff if self.backoff is Backoff.ACTUAL else 1.0)
+
     def _timing_error(self, drift_rad: float) -> float:
         """A clock is off by as many parts as its carrier is: the phase's drift, scaled from carrier to subcarrier."""
         if drift_rad == 0.0:

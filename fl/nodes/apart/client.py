@@ -104,7 +104,7 @@ class ClientSide:
         air = self._node.transmitter.air
         return Promise(
             uplink=uplink,
-            gain_upper=decision.gain_upper,
+            gain_upper=self._node.arrives_with(decision),
             rounding=decision.rounding.distance,
             clip_norm=self.clip_norm,
             record_bounded=self.record_bounded,

@@ -27,7 +27,7 @@ _LOG = logging.getLogger("airdp")
 
 @dataclass(frozen=True)
 class Promise:
-    """What the client knows of an uplink itself. gain_upper: that it decided on. clip_norm, record_bounded: of its
+    """What the client knows of an uplink itself. gain_upper: that it may arrive with. clip_norm, record_bounded: of its
     update. alpha_u, noise_std_real: as they were announced to it. bounds: least probability with which any of the
     bounds that the row rests on fails, by number of senders and whether somebody jams."""
 
