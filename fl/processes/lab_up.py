@@ -10,10 +10,10 @@ from pathlib import Path
 
 import tomli_w
 
-from fl.errors import ConfigError
 from fl.nodes.apart.keys import make_keys
 from fl.processes.started import Program, start_program
 from fl.processes.status import STATUS
+from fl.run.apart.attendance import require_one_by_one
 from hardware.foundation.scratch import scratch_folder
 from hardware.lab.model import Lab, LabRadio, Role
 from hardware.virtual.process import emulator_process
@@ -92,7 +92,7 @@ def lab_up(
         stack.callback(_end_all, nodes)
         for radio in _nodes(served):
             kept = (state or folder / "state") / radio.name
-            command = ["--lab", str(lab_file), "--name", radio.name, "--server", server, "--keys", str(keys)]
+            command = ["--lab", str(lab_file), "--name", radio.name, "--server", server, "--keys", str(keys), "--quiet"]
             command += ["--trust"] if trust else []
             log = folder / f"{radio.name}.log"
             log.touch(mode=0o600)
@@ -103,11 +103,7 @@ def lab_up(
 
 def _served(lab: Lab, seed: int, stack: ExitStack) -> Lab:
     """The lab with an address for every radio: its own, or those of virtual radios that are served from now on."""
-    if lab.backend.connect_one is None:
-        raise ConfigError(
-            f"radios of the backend '{lab.backend.name}' cannot belong to several processes: "
-            "choose another with --backend"
-        )
+    require_one_by_one(lab)
     if lab.backend.emulate is None or all(radio.address for radio in lab.radios):
         return lab
     uris = stack.enter_context(emulator_process(lab.backend.name, lab, seed=seed)).uris

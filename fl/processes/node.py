@@ -32,6 +32,7 @@ from fl.processes.own_data import client_data
 from fl.processes.settings import NodeSettings
 from fl.processes.status import STATUS
 from fl.random_streams import Stream, generator
+from fl.run.apart.attendance import require_one_by_one
 from fl.run.assemble import air_format
 from fl.run.charging import ledger_header
 from fl.run.config import RunConfig, parse_config
@@ -43,6 +44,12 @@ from hardware.lab.opened import OpenLab, open_radio
 from hardware.radio.errors import HardwareError
 
 _LOG = logging.getLogger("airdp")
+_SAID = {
+    "waiting": "waiting for the server at {}",
+    "joined": "joined the server at {}; waiting for the other nodes",
+    "ready": "takes part in a run of the server at {}",
+}
+"""For people, by state."""
 
 
 class NodeProgram:
@@ -54,13 +61,17 @@ class NodeProgram:
         self._config: RunConfig | None = None
         self._lab: OpenLab | None = None
         self._carry_out: Callable[[Order], Any] | None = None
+        self._state = ""
 
     def handlers(self) -> Handlers:
         """For the link."""
         return Handlers(self.enrol, self.begin, self.carry_out, self.lost, self.told)
 
     def told(self, doing: Doing) -> None:
-        """Leave word for `airdp lab up`, which may look at any moment."""
+        """Leave word for `airdp lab up`, which may look at any moment, and say what has changed."""
+        if doing.state != self._state:
+            self._state = doing.state
+            self.settings.said(_SAID[doing.state].format(self.settings.server))
         scratch = self.settings.state / f".{STATUS}"
         scratch.write_text(json.dumps({**asdict(doing), "at": time.time()}))
         scratch.replace(self.settings.state / STATUS)
@@ -197,13 +208,16 @@ class ClientProgram(NodeProgram):
 
 def run_node(settings: NodeSettings) -> None:
     """Take part in one run, from joining to its end."""
+    require_one_by_one(settings.lab)
     keys, server_key = settings.key_pair(), settings.server_key()
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
         # Two processes would each allow what a row, or a budget, allows once.
         stack.enter_context(locked(RunFolder(settings.state)))
+        settings.lab.address_of(settings.name)
         # One thread in linear algebra, as in a run of one process: an update then has the same bits.
         stack.enter_context(Workforce(1))
         post = stack.enter_context(Post(settings.server, keys, server_key, settings.hello()))
         kind = ClientProgram if settings.role is Role.CLIENT else NodeProgram
         post.serve(kind(settings, stack).handlers(), settings.give_up_s)
+    settings.said("the run is over")

@@ -1,6 +1,6 @@
 """What a node is told when it is started: where it belongs, and what it allows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,17 @@ from fl.versions import package_version
 from hardware.lab.model import Lab, LabRadio, Role
 
 
+def to_nobody(line: str) -> None:
+    """Say nothing. A function of a module, because settings go to other processes."""
+    del line
+
+
 @dataclass(frozen=True)
 class NodeSettings:
     """lab: as this machine has it. name: of the radio. server: tcp://ADDRESS:PORT. keys: folder. state: folder of what
     the node keeps. data: of a client, empty for its share of the run's own. budget: a client's own. trust:
     whether code that the server's config names is imported. give_up_s: after which a server that is not heard is given
-    up."""
+    up. said: called with a line whenever what the node is doing has changed."""
 
     lab: Lab
     name: str
@@ -34,6 +39,7 @@ class NodeSettings:
     budget: Budget = field(default_factory=Budget)
     trust: bool = False
     give_up_s: float = 600.0
+    said: Callable[[str], None] = to_nobody
 
     def __post_init__(self) -> None:
         """Refuse a name that is not in the lab, or that has another role."""

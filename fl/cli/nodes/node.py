@@ -47,14 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--give-up", type=float, default=600.0, metavar="S", help="seconds to wait for a server (default 600)"
     )
+    parser.add_argument("--quiet", action="store_true", help="say nothing but warnings and errors")
 
 
 def call(options: argparse.Namespace) -> int:
     """Serve until the run is over."""
+    from fl.cli.output import plain
     from fl.nodes.apart.own_budget import Budget
     from fl.privacy.sensitivity import Label, Neighbours
     from fl.processes.node import run_node
-    from fl.processes.settings import NodeSettings
+    from fl.processes.settings import NodeSettings, to_nobody
     from hardware.lab.file import find_lab
     from hardware.lab.model import Role
 
@@ -75,6 +77,7 @@ def call(options: argparse.Namespace) -> int:
             ),
             trust=options.trust,
             give_up_s=options.give_up,
+            said=to_nobody if options.quiet else lambda line: plain(f"{options.name}: {line}"),
         )
     )
     return 0

@@ -39,11 +39,16 @@ from phy.errors import AirdpError
 _ALIVE_S = 1.0
 _LOG = logging.getLogger("airdp")
 _DOUBT = "is the server's public key here its own?"
+_NOBODY = (
+    "nobody listens there, or nothing gets through to it: is `airdp run` started with --listen, is the address that of "
+    "its machine, and does a firewall let the port through?"
+)
 _EVENTS = {
     int(zmq.EVENT_DISCONNECTED): "lost",
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "refused",
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "refused",
     int(zmq.EVENT_HANDSHAKE_SUCCEEDED): "connected",
+    int(zmq.EVENT_CONNECTED): "reached",
 }
 
 
@@ -87,7 +92,7 @@ class Post:
         self._session, self._run = "", ""
         self._counter, self._answer = 0, b""
         self._uplink, self._last = 0, ""
-        self._connected, self._doubted = False, False
+        self._reached, self._connected, self._doubted = False, False, False
         self._log = SeldomLog()
         self.state = "waiting"
 
@@ -135,8 +140,13 @@ class Post:
                 said_at = now
                 self._say(Alive(self._session, self.state) if self._session else self._hello)
             if now > heard_at + give_up_s and not self._session:
-                doubt = f": {_DOUBT}" if self._doubted and not self._connected else ""
-                raise ConfigError(f"no server at {self._endpoint} has answered for {give_up_s:g} s{doubt}")
+                raise ConfigError(f"no server at {self._endpoint} has answered for {give_up_s:g} s{self._guess()}")
+
+    def _guess(self) -> str:
+        """Why there is no server."""
+        if not self._reached:
+            return f": {_NOBODY}"
+        return f": {_DOUBT}" if self._doubted and not self._connected else ""
 
     def _noticed(self, handlers: Handlers) -> None:
         event = _EVENTS.get(int(recv_monitor_message(self._monitor)["event"]))
@@ -145,6 +155,8 @@ class Post:
                 f"the server at {self._endpoint} refuses this node's key: is {self._keys.name}'s public key in its "
                 "folder, and the server's public key here its own?"
             )
+        if event in ("reached", "connected"):
+            self._reached = True
         if event == "connected":
             self._connected = True
         if event == "lost" and self._connected:

@@ -48,6 +48,15 @@ class Attendance:
     coordinates: int
 
 
+def require_one_by_one(lab: Lab) -> None:
+    """Refuse a lab whose radios can only be opened by one process, before anybody waits for anybody."""
+    if lab.backend.connect_one is None:
+        raise ConfigError(
+            f"radios of the backend '{lab.backend.name}' cannot belong to several processes: "
+            "choose another with --backend"
+        )
+
+
 def lab_digest(lab: Lab) -> str:
     """sha256 of what all machines must mean by a lab: everything but the radios' addresses."""
     tables = lab.to_tables()
@@ -63,6 +72,8 @@ def attending(config: RunConfig, elsewhere: NodesElsewhere) -> Iterator[Attendan
         raise ConfigError("nodes elsewhere need radios: set uplink.kind = 'radio', or give --backend")
     if config.radio.record_sent or config.audit.canaries:
         raise ConfigError("radio.record_sent and audit.canaries need all nodes in one process: leave --listen out")
+    require_one_by_one(lab)
+    lab.address_of(lab.ps.name)
     cast = cast_of(lab, config.jammer.role)
     roles = {radio.name: radio.role.value for radio in lab.radios if radio.name in cast.transmitters}
     expected = Expected(roles, public_keys(elsewhere.keys), lab_digest(lab))
