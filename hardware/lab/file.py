@@ -30,6 +30,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from hardware.foundation.documents import DocumentError, read_toml
 from hardware.foundation.sections import Finite, Pair, Positive, Section, choice, explain, nearest
+from hardware.lab.addresses import require_one_kind
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab, LabRadio, Role
 from hardware.lab.registry import find_backend, registry
@@ -161,7 +162,7 @@ def parse_lab(data: Mapping[str, Any], source: str = "lab") -> Lab:
         raise LabFileError("; ".join([f"{source}: {explain(error, model, data)}", *_missing(error)])) from error
     except HardwareError as error:
         raise LabFileError(f"{source}: {error}") from error
-    return Lab(
+    lab = Lab(
         name=file.lab.name,
         backend=backend,
         clock_mode=file.lab.clock,
@@ -171,6 +172,8 @@ def parse_lab(data: Mapping[str, Any], source: str = "lab") -> Lab:
         sections={name: getattr(file, name) for name in registry().sections},
         source=source,
     )
+    require_one_kind(lab)
+    return lab
 
 
 def _require_one_backend(data: Mapping[str, Any], source: str) -> None:

@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from hardware.lab.addresses import addresses_of
+from hardware.lab.addresses import address_of, addresses_of
 from hardware.lab.discovery import Discovery, RadioInfo
 from hardware.lab.model import Backend, Connection, Lab
 from hardware.lab.requirements import Requirement, module_requirement, tool_requirement
 from hardware.lab.traits import Traits
 from hardware.radio.contract import Radio
 from hardware.usrp.apart import PulsesApart
-from hardware.usrp.settings import CAPABILITIES, SECTION, UsrpSettings
+from hardware.usrp.settings import CAPABILITIES, KIND, SECTION, UsrpSettings
 
-_KIND = "USRP"
 _CHECKS = (
     "power and cable: the box is on, and its network LEDs blink",
     "the network: this machine has an address in the box's network (192.168.10.1 for an N210 at 192.168.10.2)",
@@ -34,13 +33,13 @@ def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
     from hardware.usrp.connect import connect_usrps
 
     del seed
-    return Connection(connect_usrps(lab, addresses_of(lab, _KIND), stack))
+    return Connection(connect_usrps(lab, addresses_of(lab, KIND), stack))
 
 
 def _connect_one(lab: Lab, name: str, stack: ExitStack) -> Connection:
     from hardware.usrp.connect import connect_usrp
 
-    return Connection({name: connect_usrp(lab, name, lab.address_of(name), stack)})
+    return Connection({name: connect_usrp(lab, name, address_of(lab, name, KIND), stack)})
 
 
 def _align(lab: Lab, radios: Mapping[str, Radio]) -> tuple[str, ...]:
@@ -89,7 +88,7 @@ BACKEND = Backend(
     _traits,
     _connect,
     _align,
-    Discovery(_KIND, ("addr=", "serial=", "name=", "type=", "resource="), _find, _describe, _CHECKS),
+    Discovery(KIND, ("addr=", "serial=", "name=", "type=", "resource="), _find, _describe, _CHECKS),
     _requirements,
     connect_one=_connect_one,
     one_count=PulsesApart(),

@@ -18,6 +18,8 @@ from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB
 
 SECTION = "usrp"
 """Its name."""
+KIND = "USRP"
+"""What radios are called that have it."""
 CAPABILITIES = Capabilities(
     sample_rate_hz=(100e6 / 512, 200e6),
     center_hz=(1e6, 6e9),

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare options."""
     parser.add_argument("lab", metavar="LAB", help="shipped name or lab file")
     parser.add_argument(
-        "--backend", metavar="NAME", help="whose virtual radios (default: the lab's own where it has any, or the first)"
+        "--backend", metavar="NAME", help="whose virtual radios (default: those of the lab's own, or else the first)"
     )
     parser.add_argument("--as", dest="kind", metavar="KIND", help="the same by the device that they are taken for")
     parser.add_argument("--port", type=int, metavar="P", help="of all radios (default: that of real ones)")
@@ -65,7 +65,10 @@ def call(options: argparse.Namespace) -> int:
 
 
 def _emulating(lab: "Lab", name: str | None, kind: str | None) -> "Backend":
-    """The backend that serves: the one that is named, or of the kind of device that is, or the lab's own."""
+    """The backend that serves: the one that is named, or of the kind of device that is, or the lab's own.
+
+    A lab of real devices is served as those.
+    """
     from hardware.lab.registry import find_backend, registry
 
     if name is not None and kind is not None:
@@ -77,6 +80,8 @@ def _emulating(lab: "Lab", name: str | None, kind: str | None) -> "Backend":
         return _of_kind(kind, serving)
     if lab.backend in serving:
         return lab.backend
+    if any(backend.emulates == lab.backend.name for backend in serving):
+        return _of_kind(lab.backend.name, serving)
     return next((backend for backend in serving if backend.emulates is not None), lab.backend)
 
 

@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager, ExitStack
 
 from hardware.air.settings import SECTION as MEDIUM
 from hardware.air.settings import MediumSettings
+from hardware.lab.addresses import address_of
 from hardware.lab.emulation import Emulation, EmulationSettings
 from hardware.lab.model import Backend, Connection, Lab
 from hardware.lab.traits import JammerNoise, Traits
 from hardware.radio.contract import Radio
 from hardware.radio.errors import HardwareError
 from hardware.usrp.apart import PulsesApart
-from hardware.usrp.settings import CAPABILITIES, SECTION, UsrpSettings
+from hardware.usrp.settings import CAPABILITIES, KIND, SECTION, UsrpSettings
 
 NAME = "usrp-virtual"
 
@@ -45,7 +46,7 @@ def _connect_one(lab: Lab, name: str, stack: ExitStack) -> Connection:
     from hardware.virtual.usrp2.emulated_air import EmulatedAir
     from hardware.virtual.usrp2.side_channel import ask
 
-    address = lab.address_of(name)
+    address = address_of(lab, name, KIND)
     radio = connect_usrp(lab, name, address, stack, lockstep=True)
     ask(address, eager=1)
     return Connection({name: radio}, EmulatedAir(address))

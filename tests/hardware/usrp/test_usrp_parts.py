@@ -1,16 +1,19 @@
 """The parts of the USRP backend that need neither a box nor UHD: gains, converters, ticks, lab files."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fl.cli.main import main
 from hardware.lab.clock import ClockMode
 from hardware.lab.file import find_lab, parse_lab
-from hardware.lab.opened import open_lab
+from hardware.lab.opened import open_lab, open_radio
 from hardware.radio.errors import CapabilityError, HardwareError, LabFileError, MixedLabError
 from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB, TxGainRange
 from hardware.usrp import device
@@ -163,6 +166,39 @@ def test_a_lab_of_mixed_radios_is_refused(lab: str, address: str, kind: str) -> 
     tables = find_lab(lab).to_tables()
     tables["radio"][1]["address"] = address
     with pytest.raises(MixedLabError, match=rf"at {address} is a {kind}.*one kind"), open_lab(parse_lab(tables), 1):
+        pass
+
+
+COMMANDS = {
+    "run": ["run", "usrp-virtual", "--set", "partition.clients=2", "--out", "{out}", "--set", "radio.lab={lab}"],
+    "run elsewhere": ["run", "loopback", "--backend", "loopback", "--out", "{out}", "--set", "radio.lab={lab}"],
+    "emulate": ["emulate", "{lab}"],
+    "emulate as": ["emulate", "{lab}", "--as", "usrp"],
+    "calibrate": ["calibrate", "{lab}", "--out", "{out}"],
+    "validate": ["validate", "{lab}"],
+    "nodes": ["lab", "up", "{lab}", "--run", "usrp-virtual", "--out", "{out}"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_a_lab_of_mixed_radios(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tables = find_lab("usrp").to_tables()
+    tables["radio"][1]["address"] = "ip:192.168.2.1"
+    file, out = tmp_path / "lab.toml", tmp_path / "out"
+    file.write_text(tomli_w.dumps(tables))
+    assert main([word.format(lab=file, out=out) for word in COMMANDS[command]]) == 2
+    problem = capsys.readouterr().err
+    assert "'client-1' at ip:192.168.2.1 is a Pluto, and 'ps' at addr=192.168.10.2 is a USRP" in problem
+    assert problem.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("backend", ["usrp", "usrp-virtual"])
+def test_a_radio_of_another_kind_than_the_backend_s_is_refused_by_its_own_process_too(backend: str) -> None:
+    lab = find_lab("pluto", backend)
+    with pytest.raises(MixedLabError, match=r"'ps' at ip:192\.168\.2\.1 is a Pluto.*USRP"), open_radio(lab, "ps"):
         pass
 
 

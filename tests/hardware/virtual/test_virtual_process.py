@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fl.cli.labs.emulate import status_table
+from fl.cli.labs.emulate import _emulating, status_table
 from fl.cli.main import main
 from hardware.lab.file import find_lab
 from hardware.pluto.connect import connect_plutos
@@ -169,6 +169,22 @@ def test_the_command_refuses_in_one_line(arguments: list[str], reason: str, caps
     problem = capsys.readouterr().err
     assert problem.count("\n") == 1
     assert reason in problem
+
+
+@pytest.mark.parametrize(
+    ("lab", "serving"),
+    [
+        ("usrp", "usrp-virtual"),
+        ("usrp-virtual", "usrp-virtual"),
+        ("pluto", "pluto-virtual"),
+        ("loopback", "pluto-virtual"),
+    ],
+)
+def test_radios_are_served_as_what_they_are_in_the_lab_unless_something_else_is_asked_for(
+    lab: str, serving: str
+) -> None:
+    assert _emulating(find_lab(lab), None, None).name == serving
+    assert _emulating(find_lab(lab), None, "usrp").name == "usrp-virtual"
 
 
 def test_the_live_table_tells_what_each_radio_does() -> None:
