@@ -18,7 +18,11 @@ from phy.numerology import Numerology
 
 @dataclass(frozen=True)
 class Hello:
-    """Node to server: I am here. boot: another one after every start."""
+    """Node to server: I am here. boot: another one after every start.
+
+    It has these fields in every version of the protocol: that of another one is refused with a reason, because it can
+    be read.
+    """
 
     protocol: int
     version: str

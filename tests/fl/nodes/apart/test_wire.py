@@ -1,6 +1,7 @@
 """Messages on the wire: what goes in comes out, bit for bit, and nothing else is taken for a message."""
 
 import dataclasses
+import hashlib
 import math
 import types
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from fl.nodes.apart.orders import FROM_NODES, FROM_SERVER, KINDS, Begin, Done, Order, Train
-from fl.nodes.apart.wire import Prepacked, WireError, pack, pack_around, unpack
+from fl.nodes.apart.wire import PROTOCOL, Prepacked, WireError, pack, pack_around, unpack
 from fl.nodes.client import Departure
 from fl.nodes.messages import (
     Announcement,
@@ -234,3 +235,35 @@ def test_what_a_client_knows_of_its_own_data_is_no_message() -> None:
         assert kind.__name__ not in KINDS
         with pytest.raises(WireError, match="not known"):
             unpack(pack({"is": kind.__name__}), KINDS)
+
+
+SCHEMA = {3: "135b76193035dfba08db59f8c8997040cf53b877e4ae16a55dddd00a384d8116"}
+"""sha256 of `schema()` by version of the protocol."""
+
+
+def written(hint: Any) -> str:
+    """A declared type, the same in all versions of Python and NumPy."""
+    if get_origin(hint) is np.ndarray:
+        return f"array[{written(get_args(get_args(hint)[1])[0])}]"
+    if get_args(hint):
+        origin = get_origin(hint)
+        name = "|" if origin is types.UnionType else getattr(origin, "__name__", str(origin))
+        return f"{name}[{', '.join(written(one) for one in get_args(hint))}]"
+    return getattr(hint, "__name__", str(hint))
+
+
+def schema() -> str:
+    """All messages, each with the names and types of its fields."""
+    lines = []
+    for name, kind in sorted(KINDS.items()):
+        hints = get_type_hints(kind)
+        fields = (f"{field.name} {written(hints[field.name])}" for field in dataclasses.fields(kind))
+        lines.append(f"{name}: {', '.join(fields)}")
+    return "\n".join(lines)
+
+
+def test_messages_that_change_have_another_version() -> None:
+    """Nodes of two versions would not understand each other, and say so only if the number differs."""
+    assert hashlib.sha256(schema().encode()).hexdigest() == SCHEMA[PROTOCOL], (
+        f"messages are not those of protocol {PROTOCOL}: raise it, and put the new digest here\n{schema()}"
+    )
