@@ -1,6 +1,7 @@
 """All nodes of a lab as processes of this machine: keys made for it, virtual radios served where they are wanted."""
 
 import json
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -70,6 +71,12 @@ class LabUp:
         """For machines elsewhere: what to start there, by node, in a folder with lab file and keys."""
         node = "airdp node {} --name {} --lab lab.toml --keys keys --server {}"
         return {radio.name: node.format(radio.role.value, radio.name, self.server) for radio in _nodes(self.lab)}
+
+    @property
+    def run_command(self) -> str:
+        """What starts a run over these nodes, on this machine."""
+        where = ["--lab", str(self.lab_file), "--listen", self.server, "--keys", str(self.folder / "keys")]
+        return f"airdp run CONFIG {shlex.join(where)}"
 
 
 @contextmanager

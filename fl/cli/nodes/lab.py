@@ -103,6 +103,8 @@ def _shown(up: "LabUp") -> Iterator[None]:
 def _watch(up: "LabUp") -> None:
     from rich.live import Live
 
+    RESULTS.print(f"a run over these nodes: {up.run_command}", soft_wrap=True, markup=False, highlight=False)
+    RESULTS.print("or, in place of one of them, on a machine of its own:", markup=False, highlight=False)
     for name, command in up.commands().items():
         RESULTS.print(f"{name}: {command}", soft_wrap=True, markup=False, highlight=False)
     take = (

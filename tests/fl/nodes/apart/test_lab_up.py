@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,10 +16,12 @@ import tomli_w
 from rich.console import Console
 from rich.progress import Progress
 
+from fl.cli.experiments import run as run_command
 from fl.cli.main import main
 from fl.cli.nodes import lab, node
 from fl.cli.nodes.lab import node_table
 from fl.errors import RunFolderError
+from fl.nodes.apart.keys import load_keys
 from fl.processes.lab_up import LabUp, lab_up
 from fl.processes.status import STATUS
 from fl.run import run
@@ -92,7 +95,7 @@ def last(row: dict[str, str]) -> str:
     return "Settle" if row["role"] == "client" else "Check"
 
 
-def test_for_other_machines_there_is_a_command_for_each(tmp_path: Path) -> None:
+def test_for_a_run_and_for_other_machines_there_are_commands(tmp_path: Path) -> None:
     with lab_up(lab_of(2, tmp_path), "tcp://10.0.0.1:5757", main, seed=1) as up:
         commands = up.commands()
         assert set(commands) == {"client-1", "client-2", "jammer"}
@@ -102,6 +105,11 @@ def test_for_other_machines_there_is_a_command_for_each(tmp_path: Path) -> None:
             options = parser.parse_args(command.split()[2:])
             assert (options.name, options.role) == (name, up.lab.radio(name).role.value)
             assert (options.server, options.lab, options.keys) == ("tcp://10.0.0.1:5757", "lab.toml", Path("keys"))
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        run_command.add_arguments(parser)
+        served = parser.parse_args(shlex.split(up.run_command)[2:])
+        assert (served.lab, served.listen) == (str(up.lab_file), "tcp://10.0.0.1:5757")
+        assert load_keys(served.keys, "ps").name == "ps"
         # What it says to take there is enough: beside the lab file, a node's own secret and the server's public key.
         assert (up.folder / "keys" / "ps.key").exists()
         assert (up.folder / "keys" / "jammer.key_secret").exists()
