@@ -20,6 +20,7 @@ from fl.run.cluster.expectation import Expected, difference
 from fl.run.config import RunConfig
 from fl.run.folder import RunFolder
 from fl.sweep.plan import TIMING_FILE
+from hardware.foundation.file_errors import described
 from phy.errors import AirdpError
 
 if TYPE_CHECKING:
@@ -83,8 +84,10 @@ def run_trial(trial: TrialTask, say: Callable[[dict[str, Any]], None]) -> Ending
             _go_on(trial, clock, say)
     except _StoppedError:
         return Stopped()
-    except (AirdpError, OSError) as error:
+    except AirdpError as error:
         return Failed(" ".join(str(error).split()))
+    except OSError as error:
+        return Failed(described(error))
     return Finished()
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from hardware.foundation.file_errors import naming
 
+_AS_UMASK_SAYS = 0o666
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -53,12 +55,12 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def open_new(path: Path) -> int:
     """Descriptor, for writing, of a file that was not there before, nor a link of that name. Raises OSError."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _AS_UMASK_SAYS)
 
 
 def append_durably(path: Path, content: bytes) -> None:
     """Append `content` to `path` and wait until it is on disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, _AS_UMASK_SAYS)
     with naming(path), os.fdopen(descriptor, "ab") as file:
         file.write(content)
         file.flush()

@@ -84,7 +84,7 @@ class RunLog:
             if not self._open:
                 del self._waiting[_MOST_WAITING:]
                 return
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         lines, self._waiting = b"".join(self._waiting), []
         os.write(self._descriptor, lines)
 

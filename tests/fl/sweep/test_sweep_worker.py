@@ -99,12 +99,13 @@ def test_what_the_user_can_mend_is_told_in_one_line(trial: TrialTask, config: Ru
     assert "holds another run (differs in " in failure_of(replace(trial, config=other))
 
 
-def test_a_full_disk_is_told(trial: TrialTask, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
+def test_a_full_disk_is_told_with_its_file_and_what_to_do(trial: TrialTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: RunFolder, *arguments: object) -> None:
+        raise OSError(28, "No space left on device", str(self.metrics_path))
 
     monkeypatch.setattr(RunFolder, "append_metrics", full)
-    assert "No space left on device" in failure_of(trial)
+    path = trial.folder.metrics_path
+    assert failure_of(trial).startswith(f"{path}: No space left on device; make room there")
 
 
 def test_a_defect_is_not_hidden(trial: TrialTask) -> None:

@@ -19,13 +19,17 @@ def test_content_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     durable.write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
-    assert path.stat().st_mode & 0o777 == 0o644 & ~_umask()
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_are_as_open_as_the_umask_says(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        durable.write_atomically(tmp_path / "replaced", b"x")
+        durable.append_durably(tmp_path / "appended", b"x")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}
 
 
 @pytest.mark.parametrize("size", [0, 1, 10_000_000])
