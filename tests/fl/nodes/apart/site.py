@@ -31,6 +31,8 @@ from tests.fl.nodes.apart.faults.witness import watch_node, watch_server
 from tests.fl.nodes.small_runs import small_run
 
 SERVED = "loopback-served"
+PATIENT: dict[str, dict[str, Any]] = {"lab": {"timeout_s": 60.0}}
+"""Changes of a lab with which no attempt is repeated because this machine is busy: for runs that are compared."""
 
 
 def forkserver() -> Any:

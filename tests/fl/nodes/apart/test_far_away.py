@@ -7,7 +7,7 @@ import pytest
 from fl.run import run
 from fl.run.course.result import FINISHED
 from tests.fl.nodes.apart.far_away import far_away, why_not
-from tests.fl.nodes.apart.site import lab_of, sections, site
+from tests.fl.nodes.apart.site import PATIENT, lab_of, sections, site
 
 pytestmark = [
     pytest.mark.usefixtures("no_figures", "one_thread"),
@@ -19,10 +19,11 @@ pytestmark = [
 def test_delay_and_loss_change_nothing_about_the_model(tmp_path: Path) -> None:
     """50 ms each way and 1 % of all IP packets lost: what comes out is that of a run in one process, bit for bit."""
     chosen = sections(uplinks=2)
-    lab_of(2, tmp_path)
+    lab_of(2, tmp_path, changes=PATIENT)
     one_process = {"lab": str(tmp_path / "plain.toml"), "backend": "loopback"}
     alone = run({**chosen, "radio": {**chosen["radio"], **one_process}}, tmp_path / "alone")
-    with site(tmp_path) as here, far_away(["client-1", "client-2", "jammer"], 0.05, 0.01, seed=1) as (lines, carrier):
+    names = ["client-1", "client-2", "jammer"]
+    with site(tmp_path, changes=PATIENT) as here, far_away(names, 0.05, 0.01, seed=1) as (lines, carrier):
         here.listen = f"tcp://0.0.0.0:{here.port}"
         for name, line in lines.items():
             here.namespaces[name] = line.namespace

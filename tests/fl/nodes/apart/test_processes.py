@@ -21,7 +21,7 @@ from fl.run.folder import RunFolder, locked
 from fl.run.replay import replay
 from hardware.lab.model import Role
 from tests.conftest import Outcome
-from tests.fl.nodes.apart.site import SERVED, Site, lab_of, sections, site
+from tests.fl.nodes.apart.site import PATIENT, SERVED, Site, lab_of, sections, site
 from tests.fl.nodes.small_runs import rows_of
 
 pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
@@ -38,10 +38,10 @@ def assert_all_charged(here: Site, out: str = "run") -> None:
 
 def test_the_model_is_that_of_a_run_in_one_process_bit_for_bit(tmp_path: Path, command: Any) -> None:
     chosen = sections()
-    lab_of(2, tmp_path)
+    lab_of(2, tmp_path, changes=PATIENT)
     one_process = {"lab": str(tmp_path / "plain.toml"), "backend": "loopback"}
     alone = run({**chosen, "radio": {**chosen["radio"], **one_process}}, tmp_path / "alone")
-    with site(tmp_path) as here:
+    with site(tmp_path, changes=PATIENT) as here:
         here.start_all()
         result = here.run(sections(radio={"record": "all"}))
         assert (result.status, result.transmissions_charged) == (FINISHED, 3)

@@ -23,7 +23,7 @@ from fl.run.course.result import FINISHED
 from tests.fl.nodes.apart.faults.books import Books
 from tests.fl.nodes.apart.faults.meddler import Meddler, Wire
 from tests.fl.nodes.apart.link_world import ThreadNode
-from tests.fl.nodes.apart.site import Site, free_port, lab_of, sections, site
+from tests.fl.nodes.apart.site import PATIENT, Site, free_port, lab_of, sections, site
 from tests.fl.nodes.apart.test_wire import malformed
 
 pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
@@ -83,7 +83,7 @@ def test_the_run_is_undisturbed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = sections(uplinks=3)
-    lab_of(2, tmp_path)
+    lab_of(2, tmp_path, changes=PATIENT)
     one_process = {"lab": str(tmp_path / "plain.toml"), "backend": "loopback"}
     alone = run({**chosen, "radio": {**chosen["radio"], **one_process}}, tmp_path / "alone")
     boards: list[Switchboard] = []
@@ -91,7 +91,7 @@ def test_the_run_is_undisturbed(
     monkeypatch.setattr(Switchboard, "__enter__", lambda self: boards.append(self) or enter(self))
     tried: dict[str, ThreadNode] = {}
     repeated: list[int] = []
-    with site(tmp_path) as here:
+    with site(tmp_path, changes=PATIENT) as here:
         here.watched = True
         ports = {name: free_port() for name in ("client-1", "client-2", "jammer")}
         with Meddler(tmp_path / "keys", here.server, ports, random.Random(1), remembers=None) as between:
