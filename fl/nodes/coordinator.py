@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from calibration.converter import rounding_var_real
 from calibration.noise import NoiseMeasurement
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
+from fl.nodes.heard_noise import faltered, proven_var
 from fl.nodes.link import Link
 from fl.nodes.messages import (
     Announcement,
@@ -38,10 +38,6 @@ from fl.uplink.modes import Backoff
 from fl.uplink.power_control import ClientPower
 from hardware.radio.errors import HardwareError
 
-FALTER_LEVEL = 1e-6
-"""Probability with which an uplink whose jammer was there all the time is accounted for without it."""
-MISSING_LEVEL = 1e-3
-"""Probability with which noise that is just as planned is taken for less, and charged as what is proven of it."""
 LEAST_BEYOND = 0.95
 """Of the noise within the band, that a receiver must have beyond it for payloads without a filter."""
 _ROUNDING = 1e-6
@@ -299,39 +295,17 @@ class Coordinator:
         if guards.ci[1] < before.ci[0]:
             share = max(guards.pooled_lower - rounding, 0.0) / (before.noise_var_real - rounding)
             mechanism = _with_noise(mechanism, mechanism.noise_std_real * math.sqrt(share))
+            mechanism = _resting_on(mechanism, guards)
         if current.jammer is None:
             return mechanism
         planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
-        if self._faltered(received, planned_var + rounding):
+        if received.margins is None or faltered(received, planned_var + rounding):
             return mechanism.without_jammer()
-        if received.margins is None:
-            return mechanism.without_jammer()
-        if _is_missing(received.margins, planned_var + rounding):
-            share = max(received.margins.pooled_lower - rounding, 0.0) / planned_var
-            return replace(mechanism, sigma=mechanism.sigma * math.sqrt(share))
+        proven = proven_var(received.margins, planned_var + rounding)
+        if proven < planned_var + rounding:
+            share = max(proven - rounding, 0.0) / planned_var
+            return _resting_on(replace(mechanism, sigma=mechanism.sigma * math.sqrt(share)), received.margins)
         return mechanism
-
-    def _faltered(self, received: Received, planned_var: float) -> bool:
-        """Whether the empty cells of any stretch of symbols have less noise than chance leaves to the planned one.
-
-        Stretches of 1, 2, 4 … symbols: a jammer that stops is seen in a few of them, one that fades in many.
-        """
-        sums = np.concatenate([[0.0], np.cumsum(received.empty_var_real)])
-        lengths = 2 ** np.arange(int(np.log2(received.empty_var_real.size)) + 1)
-        for length in lengths:
-            means = (sums[length:] - sums[:-length]) / length
-            count = 2 * received.empty_cells * int(length)
-            lowest = float(stats.chi2.ppf(FALTER_LEVEL / (lengths.size * means.size), count)) / count
-            if np.any(means < lowest * planned_var):
-                return True
-        return False
-
-
-def _is_missing(margins: NoiseMeasurement, planned_var: float) -> bool:
-    """Whether there is less noise than chance leaves to the planned one. What is planned is a bound, and some percent
-    below what there should be: so this may be looked at more closely than bounds are."""
-    count = 2 * margins.blocks * (len(margins.bins) - len(margins.excluded_bins))
-    return bool(margins.noise_var_real < planned_var * float(stats.chi2.ppf(MISSING_LEVEL, count)) / count)
 
 
 def bounds_of(air: AirFormat, senders: int, *, jams: bool, rounding: float, soundings: int = 1) -> Bounds:
@@ -363,6 +337,12 @@ def _comparable(soundings: Soundings, jammer: SoundedChannel | None) -> Sounding
     if any(state.flat is not None for state in soundings.states) and everywhere.noise_var_real < within.noise_var_real:
         return replace(soundings, sigma=everywhere)
     return soundings
+
+
+def _resting_on(mechanism: RoundMechanism, heard: NoiseMeasurement) -> RoundMechanism:
+    """The mechanism, whose sigma is a bound on noise beside the payload now: one more that may fail."""
+    failure = ("noise beside the payload", 1.0 - heard.bound_confidence)
+    return replace(mechanism, bounds=(*(mechanism.bounds or ()), failure))
 
 
 def _with_noise(mechanism: RoundMechanism, noise_std_real: float) -> RoundMechanism:
