@@ -112,7 +112,7 @@ def test_a_users_module_is_built_with_its_arguments_from_the_seed(user_module: s
         ("user_nets:Missing", "cannot be imported"),
         ("broken_syntax:Net", "cannot be imported"),
         ("broken_import:Net", "cannot be imported"),
-        ("..relative:Net", "cannot be imported"),
+        ("..relative:Net", "expected an import path"),
         ("user_nets:Failing", "cannot be built"),
         ("user_nets:not_a_module", "is a function: expected a class that derives from torch.nn"),
         ("user_nets:Normalised", r"has BatchNorm1d.*nn\.GroupNorm"),
