@@ -121,7 +121,7 @@ def silence_of(powers: NDArray[np.float64], blocks: int, rng: np.random.Generato
     return spectrum_of(observe_silence(samples, DEFAULT))
 
 
-@pytest.mark.timeout(60 + SILENCES)
+@pytest.mark.timeout(300 + SILENCES)
 @pytest.mark.parametrize("name", SPECTRA)
 def test_the_bound_from_samples_is_below_every_subcarrier(name: str) -> None:
     """All of it: spurs are looked for, the converter's step, unequal I and Q. Own silences of 65,536 samples."""

@@ -54,7 +54,7 @@ from tests.fuzz.mutation import mutate_bytes, mutate_value
 
 COUNT = int(os.environ.get("AIRDP_FUZZ", "1000"))
 SEED = int(os.environ.get("AIRDP_FUZZ_SEED", "13"))
-pytestmark = pytest.mark.timeout(60 + COUNT // 10)
+pytestmark = pytest.mark.timeout(300 + COUNT // 10)
 Read = Callable[[bytes], object]
 
 

@@ -82,7 +82,7 @@ def names_of(folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("odd", [pipe, endless])
 @pytest.mark.usefixtures("one_thread")
 def test_no_reader_waits_or_fills_the_memory(

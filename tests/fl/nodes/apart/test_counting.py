@@ -23,7 +23,7 @@ from phy.numerology import Numerology
 from tests.fl.nodes.apart.faults.meddler import Meddler, Wire
 from tests.fl.nodes.apart.site import free_port, sections, site
 
-pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(300)]
 
 UPLINKS = 3
 QUIET: dict[str, Any] = {

@@ -20,7 +20,7 @@ from fl.random_streams import Stream, generator
 from tests.fl.nodes.apart.faults.meddler import Meddler, Wire
 from tests.fl.nodes.apart.site import PATIENT, free_port, sections, site
 
-pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(300)]
 
 UPLINKS = 3
 NO_MODEL = np.zeros(0, np.float32)

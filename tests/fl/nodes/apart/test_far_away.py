@@ -11,7 +11,7 @@ from tests.fl.nodes.apart.site import PATIENT, lab_of, sections, site
 
 pytestmark = [
     pytest.mark.usefixtures("no_figures", "one_thread"),
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(300),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "there are namespaces"),
 ]
 

@@ -35,7 +35,7 @@ from tests.conftest import REPOSITORY, START, Outcome
 from tests.fl.nodes.apart.site import free_port, lab_of, sections, wait_until
 from tests.fl.nodes.small_runs import small_run
 
-pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(300)]
 
 START_S = 60.0
 

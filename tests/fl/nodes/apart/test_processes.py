@@ -24,7 +24,7 @@ from tests.conftest import Outcome
 from tests.fl.nodes.apart.site import PATIENT, SERVED, Site, lab_of, sections, site
 from tests.fl.nodes.small_runs import rows_of
 
-pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(300)]
 
 
 def assert_all_charged(here: Site, out: str = "run") -> None:

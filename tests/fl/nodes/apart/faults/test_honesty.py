@@ -115,7 +115,6 @@ def all_anew(here: Site) -> None:
 
 
 @pytest.mark.usefixtures("no_figures", "one_thread")
-@pytest.mark.timeout(120)
 def test_a_client_that_is_turned_up_for_its_payload_is_seen_in_the_next_sounding(tmp_path: Path) -> None:
     with lying_site(tmp_path) as here:
         with pytest.raises(DishonestError, match=r"'client-2' sounds 6\.0 dB louder"):
@@ -127,7 +126,6 @@ def test_a_client_that_is_turned_up_for_its_payload_is_seen_in_the_next_sounding
 
 
 @pytest.mark.usefixtures("no_figures", "one_thread")
-@pytest.mark.timeout(120)
 def test_after_the_last_payload_everybody_sounds_once_more(tmp_path: Path) -> None:
     """Without that a run's last uplink would be the one to lie in."""
     with lying_site(tmp_path) as here:
@@ -143,7 +141,6 @@ def test_after_the_last_payload_everybody_sounds_once_more(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("no_figures", "one_thread")
-@pytest.mark.timeout(120)
 def test_a_server_that_takes_the_run_up_knows_how_loud_everybody_was(tmp_path: Path) -> None:
     class CrashError(BaseException):
         pass

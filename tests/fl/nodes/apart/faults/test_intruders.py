@@ -26,7 +26,7 @@ from tests.fl.nodes.apart.link_world import ThreadNode
 from tests.fl.nodes.apart.site import PATIENT, Site, free_port, lab_of, sections, site
 from tests.fl.nodes.apart.test_wire import malformed
 
-pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(300)]
 
 FRAMES = 400
 PROBES = 20
