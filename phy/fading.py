@@ -12,6 +12,6 @@ def rayleigh_gains(count: int, rng: np.random.Generator) -> NDArray[np.complex12
 
 def circular_noise(cells: int, noise_var_real: float, rng: np.random.Generator) -> NDArray[np.complex64]:
     """Circular complex Gaussian noise with variance `noise_var_real` on each of I and Q. Shape (cells,)."""
-    noise = rng.standard_normal(2 * cells, dtype=np.float32)
-    noise *= np.float32(np.sqrt(noise_var_real))
-    return noise.view(np.complex64)
+    from phy.compute.gaussian import gaussian
+
+    return gaussian(2 * cells, np.sqrt(noise_var_real), rng).view(np.complex64)

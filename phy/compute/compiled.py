@@ -25,6 +25,11 @@ def compiled_sums(function: Function) -> Function:
     return _compiled(function, {"contract", "reassoc"})
 
 
+def compiled_exactly(function: Function) -> Function:
+    """The same with every operation rounded by itself, for what must have the bits that another program gives it."""
+    return _compiled(function, set())
+
+
 def _compiled(function: Function, fastmath: set[str]) -> Function:
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
