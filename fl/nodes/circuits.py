@@ -20,7 +20,8 @@ Where the channel is R times as strong at f as at -f this is about 1 + |A| R/2. 
 """
 
 import math
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,23 @@ from phy.units import db_to_amplitude_ratio
 
 # What a filter in float32 may add.
 _ARITHMETIC = 1.0 - 1e-5
+# More than float64 may lose in a sum of a few numbers.
+_SLACK = 1.0 + 1e-9
+
+_Number = Callable[[SoundedChannel, AirFormat, float | None], float]
+
+
+def _found_once(function: _Number) -> _Number:
+    """The same function, whose result stays with the state that it follows from."""
+
+    @wraps(function)
+    def found(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
+        key = (function, air, limit)
+        if key not in state.numbers:
+            state.numbers[key] = function(state, air, limit)
+        return state.numbers[key]
+
+    return found
 
 
 def circuits_of(radio: Radio) -> Circuits:
@@ -106,7 +124,7 @@ def dither_for(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_
     return choose_dither(circuits.step, **_scene(state, air, circuits, noise_std_real))
 
 
-@lru_cache(maxsize=128)
+@_found_once
 def gain_with_image(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
     """Upper bound on the gain of a payload with its image: the largest singular value over all pairs f, -f.
 
@@ -170,13 +188,15 @@ def image_upper(state: SoundedChannel, air: AirFormat, limit: float | None) -> N
             )
         return vouched
     image = state.image
-    filtered = np.abs(image_response(image.taps, channel.size))
     failure = 1.0 - air.confidence
-    error = fine_values(
-        error_bound(image.std, image.unexplained, points=air.error_points, failure=failure), state.numerology
-    )
+    coarse = error_bound(image.std, image.unexplained, points=air.error_points, failure=failure)
     # A flat channel's own bound is near enough, and its response need not be kept for every client.
-    found = filtered * (np.abs(state.response) if state.flat is None else channel)
+    magnitude = np.abs(state.response) if state.flat is None else channel
+    if limit == 0.0 and vouched is not None and _SLACK * np.abs(image.taps).sum() * magnitude.max() <= coarse.min():
+        # None is vouched for, and none of any shape would stand out of the errors.
+        return vouched
+    error = fine_values(coarse, state.numerology)
+    found = np.abs(image_response(image.taps, channel.size)) * magnitude
     if vouched is not None and not np.any((found - error > vouched)[inside]):
         return np.minimum(_upper(found, error, state, air), vouched)
     return _upper(found, error, state, air)
@@ -199,7 +219,7 @@ def peak_limit(state: SoundedChannel, step: float | None, dither: Dither | None)
     return within / float(np.abs(state.inverse.taps).sum())
 
 
-@lru_cache(maxsize=128)
+@_found_once
 def _arriving_gain(state: SoundedChannel, air: AirFormat, limit: float | None) -> float:
     """Largest gain of the channel and its image together."""
     return float(channel_gains_upper(state, air).max() + image_upper(state, air, limit).max())

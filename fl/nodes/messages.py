@@ -4,6 +4,7 @@ All of it is public. What depends on a client's data stays in its node: see `fl.
 """
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Generic, TypeVar, cast, get_args, get_origin
@@ -169,6 +170,11 @@ class SoundedChannel:
             # One factor from all subcarriers of the sounding.
             return np.broadcast_to(self.flat.std / math.sqrt(self.numerology.fft_size - 2), self.used.shape)
         return np.asarray(np.sqrt(self.channel_var[self.used]) * self.inverse.gains[FINE * self.numerology.used_bins])
+
+    @cached_property
+    def numbers(self) -> dict[Hashable, float]:
+        """What was found to follow from it, kept for as long as it is: server and transmitter ask for the same."""
+        return {}
 
     @cached_property
     def weakest_gain(self) -> float:

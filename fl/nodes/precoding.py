@@ -127,6 +127,7 @@ def _weakest(state: SoundedChannel, air: AirFormat) -> NDArray[np.float64]:
     return np.asarray(np.abs(state.response) - fine_values(channel_error(state, air), state.numerology))
 
 
+@lru_cache(maxsize=8)
 def _flat_errors(state: SoundedChannel, flat: FlatChannel, air: AirFormat) -> tuple[float, float]:
     """Bounds on |H - H_flat| relative to it: in the band, where the estimate is good, and anywhere."""
     f = band_numerology(state.numerology).used_frequencies

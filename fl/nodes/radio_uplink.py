@@ -54,6 +54,7 @@ class RadioUplink(CoordinatedUplink, TrainedHere):
         require_suitable(lab.lab, sizes, rules.jammer.role)
         super().__init__(lab, air, sizes, clip_norm, rules)
         self._jamming_noise, self._streams = noise_source(lab.lab, streams), streams
+        self._places = places_of(lab.lab)
         workspace = Workspace.of(air)
         self.clients = tuple(self._client(client, workspace) for client in range(len(sizes)))
         self.nodes = self._nodes(workspace)
@@ -67,7 +68,7 @@ class RadioUplink(CoordinatedUplink, TrainedHere):
         return ClientNode(jamming.transmitter, weight, self.clip_norm, fetch, self.rules.power.backoff, jamming)
 
     def _jamming(self, name: str, workspace: Workspace) -> Jamming:
-        words_for = dither_source(self.lab.lab, name, self._streams)
+        words_for = dither_source(self.lab.lab, self._places[name], self._streams)
         transmitter = Transmitter(self.lab.radios[name], self.air, workspace, words_for=words_for)
         return Jamming(transmitter, self._jamming_noise)
 
@@ -181,11 +182,18 @@ def noise_source(lab: Lab, streams: Streams) -> Callable[[int], WhiteNoise]:
     return seeded
 
 
-def dither_source(lab: Lab, name: str, streams: Streams) -> Callable[[int], RandomWords]:
-    """Where the bits of a transmitter's dither come from: number of a sounding to a source of its own."""
+def places_of(lab: Lab) -> dict[str, int]:
+    """Each radio's place in the lab, by name."""
+    return {radio.name: place for place, radio in enumerate(lab.radios)}
+
+
+def dither_source(lab: Lab, place: int, streams: Streams) -> Callable[[int], RandomWords]:
+    """Where the bits of a transmitter's dither come from: number of a sounding to a source of its own.
+
+    place: of its radio in the lab.
+    """
     if lab.traits.jammer_noise is JammerNoise.SYSTEM:
         return always_system_words
-    place = [radio.name for radio in lab.radios].index(name)
     return lambda block: seeded_words(streams(Stream.DITHER, block * len(lab.radios) + place))
 
 

@@ -25,7 +25,7 @@ from fl.nodes.apart.post import Doing, Handlers, Post
 from fl.nodes.client import ClientNode
 from fl.nodes.coordinator import VIEW
 from fl.nodes.jammer import JammerNode, Jamming
-from fl.nodes.radio_uplink import dither_source, noise_source
+from fl.nodes.radio_uplink import dither_source, noise_source, places_of
 from fl.nodes.transmitter import Transmitter, Workspace
 from fl.privacy.clipping import BoundedUpdate
 from fl.processes.own_data import client_data
@@ -116,7 +116,7 @@ class NodeProgram:
         radio = self._lab.radios[name]
         if radio.parked:
             radio.configure(self.settings.radio.settings)
-        words = dither_source(lab, name, partial(generator, self.config.seed))
+        words = dither_source(lab, places_of(lab)[name], partial(generator, self.config.seed))
         return Transmitter(radio, air, Workspace.of(air), words_for=words)
 
     def _jamming(self, transmitter: Transmitter) -> Jamming:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from hardware.air.medium import Medium
 from hardware.radio.ad936x import AD936X
 from hardware.radio.contract import Radio
 from hardware.radio.errors import HardwareError
-from hardware.radio.settings import Limits, RadioSettings
+from hardware.radio.settings import Capabilities, Limits, RadioSettings
 
 
 class LoopbackRadio(Radio):
@@ -21,9 +22,7 @@ class LoopbackRadio(Radio):
     """
 
     def __init__(self, name: str, medium: Medium, limits: Limits, timeout_s: float = 5.0) -> None:
-        # One air has one sample rate.
-        capabilities = replace(AD936X, sample_rate_hz=(medium.sample_rate_hz, medium.sample_rate_hz))
-        super().__init__(name, capabilities, limits, timeout_s)
+        super().__init__(name, _capabilities(medium.sample_rate_hz), limits, timeout_s)
         self._medium = medium
         self._faults: dict[str, list[HardwareError]] = {}
 
@@ -47,14 +46,11 @@ class LoopbackRadio(Radio):
         return -math.inf if image_db is None else image_db
 
     def _write(self, settings: RadioSettings) -> None:
-        self._medium.tune(
-            self.name,
-            replace(
-                settings,
-                tx_gain_db=_to_step(settings.tx_gain_db, AD936X.tx_gain_step_db),
-                rx_gain_db=_to_step(settings.rx_gain_db, AD936X.rx_gain_step_db),
-            ),
-        )
+        tx_gain_db = _to_step(settings.tx_gain_db, AD936X.tx_gain_step_db)
+        rx_gain_db = _to_step(settings.rx_gain_db, AD936X.rx_gain_step_db)
+        if (tx_gain_db, rx_gain_db) != (settings.tx_gain_db, settings.rx_gain_db):
+            settings = replace(settings, tx_gain_db=tx_gain_db, rx_gain_db=rx_gain_db)
+        self._medium.tune(self.name, settings)
 
     def _read_back(self) -> RadioSettings:
         return self._medium.settings(self.name)
@@ -89,6 +85,12 @@ class MediumTime:
     def advance(self, sample: int) -> None:
         """See `Medium.advance`."""
         self.medium.advance(self.radio, sample)
+
+
+@lru_cache(maxsize=4)
+def _capabilities(sample_rate_hz: float) -> Capabilities:
+    """Of all radios in one air, which has one sample rate."""
+    return replace(AD936X, sample_rate_hz=(sample_rate_hz, sample_rate_hz))
 
 
 def _to_step(gain_db: float, step_db: float) -> float:

@@ -37,6 +37,7 @@ noise of the silence, its excess is taken for such a path (`late_path`).
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +57,22 @@ def error_bound(
 
     points: M, at which noise is bounded. failure: probability with which e(k) may be too small anywhere.
     """
-    exponent = _exponent(points / failure)
-    levels = np.linspace(0.0, exponent, _STEPS + 1)
+    levels, noise = _levels(points / failure, unexplained.noise_degrees)
     # Between two levels: the larger of the one, and of the other.
     systematic = CREST * unexplained.entry_std * np.sqrt(energy_upper(unexplained, levels[1:]) / std.size)
-    noise = np.array([noise_quantile(exponent - level, unexplained.noise_degrees) for level in levels[:-1]])
     bounds = systematic[:, None] + noise[:, None] * std
     return np.asarray(bounds.max(axis=0) + unexplained.late_path)
+
+
+@lru_cache(maxsize=16)
+def _levels(odds: float, noise_degrees: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """x from 0 to L (_STEPS + 1,) and q(L - x) at all but the last (_STEPS,): the same for all transmitters."""
+    exponent = _exponent(odds)
+    levels = np.linspace(0.0, exponent, _STEPS + 1)
+    noise = np.array([noise_quantile(exponent - level, noise_degrees) for level in levels[:-1]])
+    for array in (levels, noise):
+        array.setflags(write=False)
+    return levels, noise
 
 
 def energy_upper(unexplained: Unexplained, level: NDArray[np.float64]) -> NDArray[np.float64]:

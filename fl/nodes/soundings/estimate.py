@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from fl.nodes.soundings.level import measure_level
 from phy.estimation import delay_basis, delay_estimate
 from phy.frame import sounding_cells
 from phy.inversion import band_numerology
+from phy.numerology import Numerology
 
 LARGEST_MISFIT = 2e-4
 """Part of a sounding's energy that a channel within the prefix may leave unexplained; 8 bits leave 1e-5 of it."""
@@ -32,6 +33,26 @@ FLAT_MISS = 1e-3
 
 class NoChannelError(Exception):
     """No channel within the prefix has made this sounding."""
+
+
+@lru_cache(maxsize=8)
+def _band_places(sounded: Numerology, numerology: Numerology) -> NDArray[np.bool_]:
+    """Which of the sounded subcarriers are those of a payload's band (V,); read-only."""
+    places = np.isin(sounded.used_subcarriers, band_numerology(numerology).used_subcarriers)
+    places.setflags(write=False)
+    return places
+
+
+@lru_cache(maxsize=16)
+def _responses(
+    numerology: Numerology, earliest: float, latest: float
+) -> tuple[NDArray[np.complex128], NDArray[np.complex128], NDArray[np.float64]]:
+    """Basis (U', r) of responses with delays in the window, its conjugate, and its rows' energies (U',); read-only."""
+    basis = delay_basis(band_numerology(numerology), earliest, latest).astype(np.complex128)
+    arrays = basis, basis.conj(), np.sum(np.abs(basis) ** 2, axis=1)
+    for array in arrays:
+        array.setflags(write=False)
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -80,8 +101,7 @@ class Sounding:
     @cached_property
     def _inside(self) -> NDArray[np.bool_]:
         """Which of the sounded subcarriers are the band's (V,)."""
-        band = band_numerology(self.air.numerology)
-        return np.isin(self.air.sounding_numerology.used_subcarriers, band.used_subcarriers)
+        return _band_places(self.air.sounding_numerology, self.air.numerology)
 
     @cached_property
     def _mirrored(self) -> NDArray[np.complex128] | None:
@@ -121,7 +141,7 @@ class Sounding:
     def _noise_degrees(self) -> float:
         return float(self._symbol_degrees * np.count_nonzero(self._inside))
 
-    @property
+    @cached_property
     def _entry_var(self) -> float:
         return max(float(self._scatter.mean()), 1e-30) / self._energy
 
@@ -157,13 +177,13 @@ class Sounding:
         return min(found, key=lambda one: float(np.mean(self._bound(one[1], one[2]))))
 
     def _within(self, latest: float) -> tuple[NDArray[np.complex128], NDArray[np.float64], Unexplained]:
-        basis = delay_basis(band_numerology(self.air.numerology), self.earliest, latest).astype(np.complex128)
+        basis, conjugate, leverage = _responses(self.air.numerology, self.earliest, latest)
         raw = self._raw[self._inside]
-        channel = (raw @ basis.conj()) @ basis.T
+        channel = (raw @ conjugate) @ basis.T
         energy = float(np.sum(np.abs(raw - channel) ** 2)) / self._entry_var
         degrees = float(basis.shape[0] - basis.shape[1])
         unexplained = Unexplained(energy, degrees, self._noise_degrees, self._entry_std, self._late_path)
-        return channel, np.sum(np.abs(basis) ** 2, axis=1), unexplained
+        return channel, leverage, unexplained
 
     def _bound(self, leverage: NDArray[np.float64], unexplained: Unexplained) -> NDArray[np.float64]:
         std = np.sqrt(leverage * self._local * self._entry_var)

@@ -13,6 +13,8 @@ a sample. What they do not explain is bounded as what a channel's window does no
 is their own error.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,6 +64,13 @@ def image_response(taps: NDArray[np.complex128], size: int) -> NDArray[np.comple
 
 
 def _columns(channel: NDArray[np.complex64], numerology: Numerology) -> NDArray[np.complex128]:
+    return np.asarray(channel.astype(np.complex128)[:, None] * _steering(numerology))
+
+
+@lru_cache(maxsize=8)
+def _steering(numerology: Numerology) -> NDArray[np.complex128]:
+    """Responses of the taps at the band's subcarriers (U', TAPS); read-only."""
     delays = np.arange(TAPS) - TAPS // 2
     steer = np.exp(-2j * np.pi * band_numerology(numerology).used_frequencies[:, None] * delays)
-    return np.asarray(channel.astype(np.complex128)[:, None] * steer)
+    steer.setflags(write=False)
+    return np.asarray(steer)
