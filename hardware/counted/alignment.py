@@ -3,7 +3,14 @@
 import time
 from collections.abc import Mapping, Sequence
 
-from hardware.counted.arrival import ARRIVAL_SAMPLES, SEARCH_SAMPLES, alignment_burst, find_burst
+from hardware.counted.arrival import (
+    ARRIVAL_SAMPLES,
+    FOUND_WITHIN_SAMPLES,
+    SEARCH_SAMPLES,
+    Arrival,
+    alignment_burst,
+    find_burst,
+)
 from hardware.counted.radio import CountedRadio
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab, LabRadio, Role
@@ -88,14 +95,16 @@ def alignment_limit(queue_samples: int, server: CountedRadio) -> int:
 
 def _align_one(radio: CountedRadio, server: CountedRadio, shared: bool) -> None:
     burst = alignment_burst(server.settings.sample_rate_hz)
-    limit = alignment_limit(radio.queue_samples, server)
+    sent: list[int] = []
     for _ in range(_ATTEMPTS):
+        limit = alignment_limit(radio.queue_samples, server)
         epochs = (radio.epoch, server.epoch)
         begin = server.now()
-        sent = radio.send_unaligned(burst)
+        sent.append(radio.send_unaligned(burst))
         arrival = find_burst(server, begin, limit)
         if arrival is None:
             continue
+        heard = _which(sent, arrival, server)
         if (radio.epoch, server.epoch) != epochs:
             raise RxOverflowError(f"{radio.name} and {server.name} cannot be aligned: samples were lost meanwhile")
         if shared and abs(arrival.clock_ppm) > SHARED_CLOCK_PPM:
@@ -103,13 +112,24 @@ def _align_one(radio: CountedRadio, server: CountedRadio, shared: bool) -> None:
                 f"'{radio.name}' is {arrival.clock_ppm:+.2f} ppm off '{server.name}': they share no clock; connect the "
                 "reference, or write clock = 'free-running' in the lab file"
             )
-        offset = round(arrival.start_sample) - ARRIVAL_SAMPLES - sent
+        offset = round(arrival.start_sample) - ARRIVAL_SAMPLES - heard
         radio.set_alignment(server, offset, epochs, 0.0 if shared else arrival.clock_ppm)
         return
     raise CaptureError(
         f"'{radio.name}' was not heard by '{server.name}' while aligning: is it on, in range and tuned to the same "
         "frequency?"
     )
+
+
+def _which(sent: Sequence[int], arrival: Arrival, server: CountedRadio) -> int:
+    """Which of the bursts that were sent has arrived: one that was given up may come after all, the next behind it."""
+    if len(sent) == 1:
+        return sent[0]
+    apart = sent[-1] - sent[-2]
+    begin = round(arrival.start_sample) + FOUND_WITHIN_SAMPLES
+    following = find_burst(server, begin, apart - FOUND_WITHIN_SAMPLES + ARRIVAL_SAMPLES)
+    late = following is not None and abs(following.start_sample - arrival.start_sample - apart) < ARRIVAL_SAMPLES
+    return sent[-2] if late else sent[-1]
 
 
 def _align_observer(

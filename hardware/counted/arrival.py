@@ -23,6 +23,8 @@ _FALSE_ALARM_PROBABILITY = 1e-9
 _CHUNK = 1 << 15
 SEARCH_SAMPLES = 3 * _CHUNK
 """After a burst's begin, that a receiver may take to find it."""
+FOUND_WITHIN_SAMPLES = 2 * _CHUNK
+"""After a burst's begin, that `find_burst` has taken at most when it returns."""
 
 
 @dataclass(frozen=True)

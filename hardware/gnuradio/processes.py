@@ -32,6 +32,11 @@ _START_S = 60.0
 _HIGH_WATER_MARK = 4
 # Messages that sockets and flowgraphs can hold between a host and a device, and some for the device itself.
 _QUEUED_MESSAGES = 16
+# What libuhd says where a box has not answered in time, and how often boxes are asked in all.
+_NO_ANSWER = ("timeout", "timed out", "no devices found")
+_USRP_STARTS = 3
+# Of its own that a USRP has besides: a megabyte of 32 bits each.
+_USRP_QUEUE_SAMPLES = 1 << 18
 # Descriptors of a process whatever the lab, and for each of its radios: with five radios 40 were too few and 64 enough.
 _OPEN_FILES, _OPEN_FILES_PER_RADIO = 34, 6
 
@@ -85,25 +90,36 @@ class FlowgraphProcesses:
         self._context.destroy(linger=0)
 
     def start(self) -> None:
-        """Start all flowgraphs and wait until they answer."""
+        """Start all flowgraphs and wait until they answer.
+
+        A USRP is asked again where it did not answer at once, because libuhd gives it tenths of a second only.
+        """
         self._check_open_files()
+        left = _USRP_STARTS if self.settings.device is Device.UHD else 1
+        while True:
+            left -= 1
+            try:
+                self._start_once()
+                return
+            except FlowgraphError as error:
+                self.stop()
+                if not (left and any(words in str(error).lower() for words in _NO_ANSWER)):
+                    raise HardwareError(f"{self.lab.source}: {error}") from error
+            except BaseException:
+                self.stop()
+                raise
+
+    def _start_once(self) -> None:
         self.generation += 1
         self._demand = None if self._air is None else Demand(self.settings.margin_samples)
-        try:
-            self._folder = self._running.enter_context(scratch_folder("graphs", sockets=True))
-            for radio in self.lab.radios:
-                self._launch(radio.name, _GRAPHS[radio.role], self._radio_parameters(radio))
-            if self._air is not None:
-                parameters = self._air.parameters(self.generation, lambda name: self._address(name, "out"))
-                self._launch(AIR, AIR, parameters, transmitters=len(self._air.transmitters))
-            for process in self._processes.values():
-                process.wait_until_ready(_START_S)
-        except FlowgraphError as error:
-            self.stop()
-            raise HardwareError(f"{self.lab.source}: {error}") from error
-        except BaseException:
-            self.stop()
-            raise
+        self._folder = self._running.enter_context(scratch_folder("graphs", sockets=True))
+        for radio in self.lab.radios:
+            self._launch(radio.name, _GRAPHS[radio.role], self._radio_parameters(radio))
+        if self._air is not None:
+            parameters = self._air.parameters(self.generation, lambda name: self._address(name, "out"))
+            self._launch(AIR, AIR, parameters, transmitters=len(self._air.transmitters))
+        for process in self._processes.values():
+            process.wait_until_ready(_START_S)
 
     def _check_open_files(self) -> None:
         """Sockets that a process may not open make GNU Radio wait for ever, without a word."""
@@ -199,7 +215,8 @@ class FlowgraphProcesses:
         settings = self.settings
         if settings.simulated:
             return settings.margin_samples + 2 * settings.buffer_samples
-        return _QUEUED_MESSAGES * settings.buffer_samples
+        own = _USRP_QUEUE_SAMPLES if settings.device is Device.UHD else 0
+        return _QUEUED_MESSAGES * settings.buffer_samples + own
 
     def _common(self, rate_hz: float, timeout_s: float) -> dict[str, Any]:
         return {

@@ -40,14 +40,14 @@ class UsrpDevice:
             raise HardwareError(f"{name} has the address '{address}', which is {boxes} boxes: each radio is one box")
 
     def _opened(self, arguments: str) -> Any:
-        """libuhd waits a moment only for an answer to its question who is there: it is asked again."""
+        """libuhd waits a moment only for an answer: it is asked again."""
         left = _FINDS
         while True:
             left -= 1
             try:
                 return self.uhd.usrp.MultiUSRP(arguments)
             except RuntimeError as error:
-                if not (left and _not_found(error)):
+                if not (left and (_not_found(error) or _unanswered(error))):
                     raise self._not_opened(error) from error
 
     def _not_opened(self, error: RuntimeError) -> HardwareError:
@@ -55,6 +55,8 @@ class UsrpDevice:
         if _not_found(error):
             checks = "is it switched on, does `ping` reach it, and does `uhd_find_devices` show it?"
             return HardwareError(f"{self.name} cannot be reached at {self.address}: {checks}")
+        if _unanswered(error):
+            return RadioTimeoutError(f"{self.name} at {self.address} has ceased to answer while it was opened: {said}")
         return HardwareError(f"{self.name} at {self.address} cannot be opened: {said}")
 
     @property
@@ -99,7 +101,7 @@ class UsrpDevice:
     def explained(self, doing: str, error: Exception, waited_s: float) -> HardwareError:
         """What a failed call means. Unless it merely refused a value, the device is not used any more."""
         said = _one_line(error)
-        if not isinstance(error, RuntimeError) or not any(words in said.lower() for words in _NO_ANSWER):
+        if not isinstance(error, RuntimeError) or not _unanswered(error):
             return HardwareError(f"{self.name} refused {doing}: {said}")
         self.fail(f"no answer for {waited_s:.1f} s while {doing}")
         return RadioTimeoutError(f"{self.name} at {self.address}: {self._failure} ({said})")
@@ -167,6 +169,10 @@ def _value(sensor: Any) -> bool | float | str:
 
 def _not_found(error: Exception) -> bool:
     return any(words in str(error).lower() for words in _NOT_FOUND)
+
+
+def _unanswered(error: Exception) -> bool:
+    return any(words in _one_line(error).lower() for words in _NO_ANSWER)
 
 
 def _one_line(error: Exception) -> str:

@@ -16,6 +16,7 @@ from hardware.virtual.usrp2.port import TX, Port
 from hardware.virtual.usrp2.virtual_lab import VirtualLab
 from hardware.virtual.usrp2.wire.batches import Inbox
 from hardware.virtual.usrp2.wire.socket_room import SocketRoom
+from hardware.virtual.warm_up import warm_up
 
 # How often a client's socket is looked at while it is full, and everything else while nothing comes.
 _GLANCE_S = 0.0005
@@ -30,6 +31,7 @@ class Emulator:
     """
 
     def __init__(self, lab: Lab, *, seed: int, host_base: str | None = None, paced: bool = False) -> None:
+        warm_up(lab, seed)
         self._virtual = VirtualLab(lab, seed, paced)
         self._stack = ExitStack()
         room = None

@@ -7,9 +7,13 @@ from numpy.typing import NDArray
 from hardware.air.front_end import FrontEnd
 from hardware.air.link import Link, StaticFading
 from hardware.air.medium import Medium
-from hardware.counted.arrival import ARRIVAL_SAMPLES, alignment_burst, find_burst
+from hardware.counted import alignment
+from hardware.counted.alignment import alignment_limit
+from hardware.counted.arrival import ARRIVAL_SAMPLES, Arrival, alignment_burst, find_burst
+from hardware.counted.radio import CountedRadio
 from hardware.lab.clock import ClockMode
 from hardware.loopback.radio import LoopbackRadio
+from hardware.radio.contract import Radio
 from hardware.radio.errors import CaptureError, HardwareError
 from hardware.radio.settings import Limits, RadioSettings
 from tests.hardware.plutos import BLOCK, configured, lab_of, lose_received, pluto, plutos
@@ -92,6 +96,31 @@ def test_a_transmitter_that_is_not_heard() -> None:
         with pytest.raises(CaptureError, match="'sender' was not heard by 'receiver' while aligning"):
             opened.ready()
         assert not pluto(opened, "sender").aligned
+
+
+def test_a_burst_that_comes_after_it_was_given_up_is_not_taken_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first search is over before the first burst can have passed the queues, and the second finds that one."""
+    limits, found = [100_000], list[Arrival | None]()
+
+    def impatient(queue_samples: int, server: CountedRadio) -> int:
+        return limits.pop() if limits else alignment_limit(queue_samples, server)
+
+    def watched(receiver: Radio, begin_sample: int, limit_samples: int) -> Arrival | None:
+        found.append(find_burst(receiver, begin_sample, limit_samples))
+        return found[-1]
+
+    monkeypatch.setattr(alignment, "alignment_limit", impatient)
+    monkeypatch.setattr(alignment, "find_burst", watched)
+    with plutos(lab_of(pluto={"buffer_samples": 16 * BLOCK}, noise_var_complex=1e-6)) as opened:
+        configured(opened)
+        opened.ready()
+        missed, late, following = found
+        assert missed is None
+        assert late is not None
+        assert following is not None
+        burst, start = waveform(3000), opened.start_sample()
+        opened.radios["sender"].transmit(burst, start)
+        assert arrival(opened.ps.receive(4000, start).samples, burst)[0] == ARRIVAL_SAMPLES
 
 
 def test_a_clock_that_is_not_shared_is_found_out() -> None:

@@ -15,17 +15,23 @@ import numpy as np
 import pytest
 
 import flowgraphs.build
+from flowgraphs.errors import FlowgraphError
 from hardware.gnuradio.processes import FlowgraphProcesses
 from hardware.lab.file import on_backend, parse_lab
 from hardware.lab.model import Lab
 from hardware.lab.opened import OpenLab, open_lab
 from hardware.radio.errors import CaptureError, HardwareError, LabFileError
 from hardware.virtual.iiod.emulator import Emulator
+from hardware.virtual.process import emulator_process
+from hardware.virtual.usrp2.side_channel import ask
 from tests.conftest import REPOSITORY
 from tests.gnuradio_needed import needs_gnuradio
 from tests.hardware.flowgraph_labs import configured, flowgraph_lab, lab_of, process_of, radio_of
 from tests.hardware.plutos import lab_of as pluto_lab_of
 from tests.hardware.radio_contract import arrival, waveform
+from tests.hardware.usrps import assert_silent
+from tests.hardware.usrps import lab_of as usrp_lab_of
+from tests.uhd_needed import needs_uhd
 
 
 def refused(lab: Lab) -> str:
@@ -250,3 +256,66 @@ def test_plutos_through_gr_iio() -> None:
     assert abs(lag - 16) <= 1
     # As with the Pluto backend: full scale is 6 dB below what the converter takes.
     assert measured == pytest.approx(10 ** (-0.25 / 20), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("device", "said", "starts"),
+    [
+        ("uhd", "ps_rx ended: RuntimeError: link dead: timeout waiting for control packet ACK", 3),
+        ("uhd", "ps_rx ended: LookupError: KeyError: No devices found", 3),
+        ("uhd", "ps_rx ended: RuntimeError: firmware is too old", 1),
+        ("pluto", "ps_rx ended: timeout", 1),
+    ],
+)
+def test_a_usrp_that_does_not_answer_at_once_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, device: str, said: str, starts: int
+) -> None:
+    """libuhd waits for a second at most. What asking again does not change is asked once."""
+    processes, tried = FlowgraphProcesses(device_lab(device, -10.0), 1), []
+
+    def launch(*_: object, **__: object) -> None:
+        tried.append(processes.generation)
+        if len(tried) <= most:
+            raise FlowgraphError(said)
+
+    monkeypatch.setattr(processes, "_launch", launch)
+    most = 100
+    with pytest.raises(HardwareError, match=said.partition(":")[0]):
+        processes.start()
+    assert len(tried) == starts
+    tried.clear()
+    most = starts - 1
+    processes.start()
+    processes.__exit__(None, None, None)
+
+
+@needs_gnuradio
+@needs_uhd
+def test_usrps_through_gr_uhd() -> None:
+    """Emulated ones, in lockstep: a burst comes where and as strong as it should, and nothing goes on afterwards."""
+    tables: dict[str, Any] = usrp_lab_of({"sample_rate_hz": 1e6}).to_tables()
+    with emulator_process("usrp-virtual", parse_lab(tables), seed=1) as served:
+        tables["lab"].update(backend="gnuradio", timeout_s=10.0)
+        tables["gnuradio"] = {
+            "device": "uhd",
+            "usrp_clock": "external",
+            "real_time": False,
+            "lead_s": 1.0,
+            "history_s": 20.0,
+        }
+        for radio in tables["radio"]:
+            radio["address"] = served.uris[radio["name"]]
+        with open_lab(parse_lab(tables), 1) as lab:
+            lab.ready()
+            burst = waveform(20_000)
+            start = lab.start_sample(1000)
+            lab.radios["sender"].transmit(burst, start)
+            lag, measured = arrival(lab.ps.receive(20_100, start).samples, burst)
+            for radio in lab.radios.values():
+                radio.check()
+            # The box's own gain is the largest, and the rest a scale on the samples.
+            assert ask(served.uris["sender"])["tx_gain_db"] == 0.0
+        assert_silent(served.uris)
+    assert abs(lag - 16) <= 1
+    # Twelve bits of the converter, and the link's noise of 1e-6 against a mean of 0.1.
+    assert measured == pytest.approx(10 ** (-0.25 / 20), rel=1e-3)
