@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from calibration.converter import rounding_var_real
 from calibration.noise import NoiseMeasurement
+from calibration.presence import faltered, proven_var
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
-from fl.nodes.heard_noise import faltered, proven_var
 from fl.nodes.link import Link
 from fl.nodes.messages import (
     Announcement,
@@ -299,10 +299,11 @@ class Coordinator:
         if current.jammer is None:
             return mechanism
         planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
-        if received.margins is None or faltered(received, planned_var + rounding):
+        heard_var = planned_var + rounding
+        if received.margins is None or faltered(received.empty_var_real, received.empty_cells, heard_var):
             return mechanism.without_jammer()
-        proven = proven_var(received.margins, planned_var + rounding)
-        if proven < planned_var + rounding:
+        proven = proven_var(received.margins, heard_var)
+        if proven < heard_var:
             share = max(proven - rounding, 0.0) / planned_var
             return _resting_on(replace(mechanism, sigma=mechanism.sigma * math.sqrt(share)), received.margins)
         return mechanism

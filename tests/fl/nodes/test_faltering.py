@@ -3,15 +3,13 @@ does not count. One that is weak in a part of the band counts as little as it is
 
 import math
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from calibration.noise import measure_noise
-from fl.nodes.heard_noise import FALTER_LEVEL, faltered, proven_var
+from calibration.presence import FALTER_LEVEL, faltered, proven_var
 from fl.privacy.mechanism import RoundMechanism as Mechanism
 from fl.uplink.jammer import JammerRole
 from hardware.air.medium import Medium
@@ -104,15 +102,14 @@ def test_one_that_does_not_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_false_alarms_are_as_rare_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """At a level of 5 % instead, within five standard deviations above it, of 600 payloads of noise at the planned
     level; noise 10 % below it is found out in most."""
-    monkeypatch.setattr("fl.nodes.heard_noise.FALTER_LEVEL", 0.05)
+    monkeypatch.setattr("calibration.presence.FALTER_LEVEL", 0.05)
     rng, cells = np.random.default_rng(1), 60
 
     def alarms(level: float) -> float:
         found = 0
         for _ in range(600):
             empty = level * rng.chisquare(2 * cells, 170) / (2 * cells)
-            received: Any = SimpleNamespace(empty_var_real=empty, empty_cells=cells)
-            found += faltered(received, 1.0)
+            found += faltered(empty, cells, 1.0)
         return found / 600
 
     assert alarms(1.0) <= 0.05 + 5 * math.sqrt(0.05 / 600)

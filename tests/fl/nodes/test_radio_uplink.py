@@ -363,9 +363,12 @@ def test_noise_that_changes_before_the_payload(colour: Filter, factor: float) ->
         return
     assert 0.4 * plan.mechanism.sigma < accounted.sigma < 0.51 * plan.mechanism.sigma
     assert accounted.sigma == pytest.approx(accounted.noise_std_real / accounted.alpha_u)
-    assert (
-        replace(accounted, sigma=plan.mechanism.sigma, noise_std_real=plan.mechanism.noise_std_real) == plan.mechanism
-    )
+    # That bound may fail too.
+    *before, (name, failure) = accounted.bounds or ()
+    assert (tuple(before), name) == (plan.mechanism.bounds, "noise beside the payload")
+    assert failure == pytest.approx(1e-3)
+    as_planned = {name: getattr(plan.mechanism, name) for name in ("sigma", "noise_std_real", "bounds")}
+    assert replace(accounted, **as_planned) == plan.mechanism
 
 
 # The jammer.

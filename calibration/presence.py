@@ -15,7 +15,6 @@ from scipy import special
 
 from calibration.noise import NoiseMeasurement
 from calibration.statistics import variance_lower_factor
-from fl.nodes.messages import Received
 
 FALTER_LEVEL = 1e-6
 """Probability with which an uplink whose jammer was there all the time is accounted for without it."""
@@ -24,14 +23,15 @@ MISSING_LEVEL = 1e-3
 the whole band, and once for all parts of it."""
 
 
-def faltered(received: Received, planned_var: float) -> bool:
+def faltered(empty_var_real: NDArray[np.float64], empty_cells: int, planned_var: float) -> bool:
     """Whether the empty cells of any stretch of symbols have less noise than chance leaves to the planned one.
 
-    A jammer that stops is seen in a few symbols, one that fades in many.
+    empty_var_real: of each symbol's empty cells (symbols,), `empty_cells` in each. A jammer that stops is seen in a few
+    symbols, one that fades in many.
     """
     return any(
-        np.any(means < _least(share * FALTER_LEVEL, 2 * received.empty_cells * length) * planned_var)
-        for length, means, share in _stretches(received.empty_var_real)
+        np.any(means < _least(share * FALTER_LEVEL, 2 * empty_cells * length) * planned_var)
+        for length, means, share in _stretches(empty_var_real)
     )
 
 
