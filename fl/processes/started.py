@@ -3,26 +3,48 @@
 PyTorch takes seconds and some 200 MB to load: fifty nodes share what one has loaded, and begin at once.
 """
 
+import functools
 import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from multiprocessing import util
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from hardware.foundation.scratch import scratch_folder
+
 Program = Callable[[list[str]], int]
 """The command line: arguments to exit code."""
+_AFTER_ITS_OWN = -101
+"""Multiprocessing removes its temporary folder with the priority -100."""
 
 
 def start_program(program: Program, arguments: Sequence[str], log: Path) -> BaseProcess:
     """`program` with these arguments; what it says goes to `log`."""
+    _make_place()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fl.processes.preloaded"])
     process = context.Process(target=_program, args=(program, list(arguments), str(log)))
     process.start()
     return process
+
+
+@functools.cache
+def _make_place() -> None:
+    """Have multiprocessing keep its socket where paths are short enough for one, and where nothing outlives a kill."""
+    kept = ExitStack()
+    folder = kept.enter_context(scratch_folder("forks", sockets=True))
+    util.Finalize(None, kept.close, exitpriority=_AFTER_ITS_OWN)
+    usual, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        util.get_temp_dir()
+    finally:
+        tempfile.tempdir = usual
 
 
 def _program(program: Program, arguments: list[str], log: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from xmlrpc.client import Fault, ServerProxy
 
 import numpy as np
 import pytest
@@ -140,12 +141,19 @@ def test_it_runs_says_where_and_ends_with_a_signal(streams: Streams, number: sig
 
 
 @needs_gnuradio
-def test_where_it_is_as_json(streams: Streams) -> None:
+def test_where_it_is_as_json_and_that_it_gets_no_louder(streams: Streams) -> None:
+    """Than it is drawn, where it was started without a gain."""
     with started("client_tx", *settings(streams), "--json") as process:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         assert said["binds"] == {"samples_out": streams.address("out")}
         assert said["connects"] == {"samples_in": streams.address("in")}
+        with ServerProxy(said["control"]) as control:
+            control.set_tx_gain_db(-3.0)
+            control.set_tx_gain_db(0.0)
+            with pytest.raises(Fault, match=r"tx_gain_db is 0\.1: this start allows -inf to 0"):
+                control.set_tx_gain_db(0.1)
+            assert control.get_tx_gain_db() == 0.0
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_S) == 0
 

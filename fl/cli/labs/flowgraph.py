@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from fl.cli.output import PROGRESS, RESULTS, print_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flowgraphs.runtime import FlowgraphProcess
     from flowgraphs.source import Flowgraph
 
 _READY_S = 60.0
 _WAIT_S = 0.5
+_GAIN = "tx_gain_db"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +142,7 @@ def _run(options: argparse.Namespace) -> int:
         else:
             RESULTS.print(str(program), soft_wrap=True, markup=False)
         return 0
-    graph = FlowgraphProcess(program, values, _limits(values))
+    graph = FlowgraphProcess(program, values, _limits(program, values))
     _require_chosen_power(graph, values)
     try:
         with graph:
@@ -159,12 +162,14 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _limits(values: Mapping[str, str]) -> dict[str, tuple[float, float]]:
-    """A transmitter never gets louder than it was started with."""
-    try:
-        return {"tx_gain_db": (-math.inf, float(values["tx_gain_db"]))}
-    except (KeyError, ValueError):
+def _limits(program: "Path", values: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """A transmitter never gets louder than it was started with, or than it is drawn."""
+    from flowgraphs.source import describe_text
+
+    drawn = describe_text(program.with_suffix(".grc").read_text(encoding="utf-8")).parameters.get(_GAIN)
+    if drawn is None:
         return {}
+    return {_GAIN: (-math.inf, float(drawn.parse(values.get(_GAIN, drawn.default))))}
 
 
 def _values(given: Sequence[str]) -> dict[str, str]:
@@ -184,7 +189,7 @@ def _require_chosen_power(graph: "FlowgraphProcess", values: Mapping[str, str]) 
     from flowgraphs.errors import FlowgraphError
 
     drawn = graph.flowgraph
-    if drawn.on_the_air and "tx_gain_db" in graph.parameters and "tx_gain_db" not in values:
+    if drawn.on_the_air and _GAIN in graph.parameters and _GAIN not in values:
         raise FlowgraphError(
             f"{graph.name} with device {drawn.device} sends on the air and has no power to send with; "
             "give --set tx_gain_db=DB (Pluto: -89.75 to 0, which is full power)"
