@@ -6,7 +6,7 @@ import math
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
-def call(options: argparse.Namespace) -> int:
-    """Run with a progress bar, then print the outcome."""
+def call(options: argparse.Namespace, beside: AbstractContextManager[None] | None = None) -> int:
+    """Run with a progress bar, then print the outcome. beside: entered for as long as the run goes on."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from fl.run.config import load_config
@@ -108,6 +108,8 @@ def call(options: argparse.Namespace) -> int:
     out = options.out if options.out or options.resume else default_folder(config)
     with ExitStack() as stack:
         stack.enter_context(_resumable(out, options))
+        if beside is not None:
+            stack.enter_context(beside)
         if options.live:
             from fl.dashboard.beside import page_beside
 
@@ -155,7 +157,7 @@ def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
         now = [node.name for node in nodes if not node.session]
         if now != missing:
             missing[:] = now
-            more = f" and {len(now) - _NAMED} others" if len(now) > _NAMED else ""
+            more = f" and {len(now) - _NAMED} more" if len(now) > _NAMED else ""
             missed = f"waiting for {', '.join(now[:_NAMED])}{more}"
             PROGRESS.print(missed if now else "all nodes are there", highlight=False)
 

@@ -76,8 +76,8 @@ def _run(options: argparse.Namespace, up: "LabUp") -> int:
     parser = argparse.ArgumentParser()
     run.add_arguments(parser)
     try:
-        with _shown(up):
-            return run.call(parser.parse_args(arguments))
+        # The table goes before the outcome is printed: what erases itself would take some of that along.
+        return run.call(parser.parse_args(arguments), beside=_shown(up))
     except Exception:
         for node in up.nodes:
             said = node.log.read_text(errors="replace").strip()

@@ -7,6 +7,8 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,29 @@ def test_the_table_lives_beside_a_runs_progress_on_a_terminal(tmp_path: Path, mo
             with lab._shown(up), Progress(console=console, disable=not terminal) as progress:
                 progress.add_task("the run")
             assert [word in said.getvalue() for word in ("last heard", "client-1", "the run")] == [terminal] * 3
+
+
+def test_the_table_is_gone_before_the_outcome_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It erases itself, and with it what was printed below it."""
+    there: list[str] = []
+    seen: list[list[str]] = []
+
+    @contextmanager
+    def table(up: object) -> Iterator[None]:
+        there.append("table")
+        yield
+        there.clear()
+
+    monkeypatch.setattr(lab, "_shown", table)
+    monkeypatch.setattr(RunFolder, "save_checkpoint", lambda *_: seen.append(there.copy()))
+    monkeypatch.setattr(run_command, "_print_tables", lambda *_: seen.append(there.copy()))
+    monkeypatch.setattr(run_command, "_elsewhere", lambda options: None)
+    parser = argparse.ArgumentParser()
+    lab.add_arguments(parser)
+    up = LabUp(tmp_path, lab_of(1, tmp_path), Path("loopback"), "tcp://127.0.0.1:1", [])
+    words = ["up", "loopback", "--run", "loopback", "--out", str(tmp_path / "run"), "--set", "uplink.uplinks=1"]
+    assert lab._run(parser.parse_args(words), up) == 0
+    assert seen == [["table"], []]
 
 
 def last(row: dict[str, str]) -> str:
