@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from fl.errors import ModelError, UntrustedCodeError
 from phy.errors import AirdpError
@@ -64,6 +64,18 @@ def check_import_path(value: str) -> str:
 
 ImportPath = Annotated[str, AfterValidator(check_import_path)]
 """A key of a config that names code."""
+
+
+def named_by_path(paths: Mapping[str, str], note: str) -> BeforeValidator:
+    """Refuse a name by which others call what has none here, and say the path. paths: by name in small letters."""
+
+    def check(value: Any) -> Any:
+        path = paths.get(value.lower()) if isinstance(value, str) else None
+        if path is not None:
+            raise ValueError(f"'{value}' goes by its import path: '{path}', {note}")
+        return value
+
+    return BeforeValidator(check)
 
 
 def portable(value: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,13 @@ def import_optimiser(path: str, arguments: Mapping[str, Any]) -> MakeOptimiser:
     kind = import_object("local.optimiser", path)
 
     def make(parameters: list[nn.Parameter], settings: LocalSettings) -> torch.optim.Optimizer:
-        made = kind(parameters, lr=settings.lr, **arguments)
+        try:
+            made = kind(parameters, lr=settings.lr, **arguments)
+        except Exception as error:  # user code may raise anything
+            raise ModelError(
+                f"local.optimiser '{path}' cannot be built with lr {settings.lr} and {dict(arguments)}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
         if not isinstance(made, torch.optim.Optimizer):
             raise ModelError(f"local.optimiser '{path}' made a {type(made).__name__}: expected a torch.optim.Optimizer")
         return made

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from fl.import_path import ImportPath, portable
+from fl.import_path import ImportPath, named_by_path, portable
 from fl.ranges import Count, Positive
 from hardware.foundation.sections import Section, choice
 
@@ -40,6 +40,15 @@ class OptimiserName(StrEnum):
     SGD = "sgd"
 
 
+_LOSSES = {
+    "mse": "torch.nn.functional:mse_loss",
+    "l1": "torch.nn.functional:l1_loss",
+    "huber": "torch.nn.functional:huber_loss",
+    "bce": "torch.nn.functional:binary_cross_entropy_with_logits",
+}
+_OPTIMISERS = {name.lower(): f"torch.optim:{name}" for name in ("Adam", "AdamW", "Adagrad", "RMSprop")}
+
+
 class LocalSettings(Section):
     """[local] How a client trains and makes its update."""
 
@@ -52,12 +61,17 @@ class LocalSettings(Section):
     """Learning rate."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Of SGD; starts from zero in each uplink."""
-    loss: Annotated[LossName, choice(LossName)] | ImportPath = LossName.CROSS_ENTROPY
+    loss: Annotated[
+        Annotated[LossName, choice(LossName)] | ImportPath,
+        named_by_path(_LOSSES, "its arguments in local.loss_arguments"),
+    ] = LossName.CROSS_ENTROPY
     """What is minimised: cross-entropy, or `package.module:name` of a function of outputs and targets, for example
     `torch.nn.functional:mse_loss`."""
     loss_arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)
     """Keyword arguments of the loss."""
-    optimiser: Annotated[OptimiserName, choice(OptimiserName)] | ImportPath = OptimiserName.SGD
+    optimiser: Annotated[
+        Annotated[OptimiserName, choice(OptimiserName)] | ImportPath, named_by_path(_OPTIMISERS, "its rate in local.lr")
+    ] = OptimiserName.SGD
     """`sgd`, with `momentum`, or `package.module:Class` of a torch.optim.Optimizer, which gets `lr`; it starts anew in
     each uplink. For the mode `sgd`."""
     optimiser_arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)

@@ -184,7 +184,8 @@ def _loss(config: RunConfig, dataset: Dataset, model: nn.Module, train: ClientDa
             raise ConfigError(
                 f"local.loss is cross-entropy, which is for labels, and {dataset.name} has {dataset.target.value} for "
                 "targets: set local.loss to 'torch.nn.functional:mse_loss' (numbers), to "
-                "'torch.nn.functional:binary_cross_entropy_with_logits' (bits) or to your own"
+                "'torch.nn.functional:binary_cross_entropy_with_logits' (bits) or to your own; labels are whole "
+                "numbers or names (n,)"
             )
         return cross_entropy
     loss = import_loss(name, config.local.loss_arguments)

@@ -83,7 +83,7 @@ def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arra
             f"torchvision:{name} with {given} cannot be loaded: {error}; set data.path to its folder (and "
             "data.arguments = { download = true } where there is internet)"
         ) from error
-    return dict(zip(NAMES, (array for pool in pools for array in pool), strict=False))
+    return _from_zero(dict(zip(NAMES, (array for pool in pools for array in pool), strict=False)))
 
 
 def _torchvision_datasets() -> Any:
@@ -138,7 +138,16 @@ def load_huggingface(folder: Path, arguments: Mapping[str, Any]) -> Arrays:
         found["client"] = _column(train, names["client"])
     if test is not None:
         found |= {"x_test": _column(test, names["x"]), "y_test": _column(test, names["y"])}
-    return found
+    return _from_zero(found)
+
+
+def _from_zero(arrays: dict[str, NDArray[Any]]) -> Arrays:
+    """Labels of a published set that are counted from 1, as those of EMNIST's letters, are counted from 0."""
+    held = [name for name in ("y", "y_test") if name in arrays and arrays[name].size]
+    if not held or any(arrays[name].ndim != 1 or arrays[name].dtype.kind not in "iu" for name in held):
+        return arrays
+    first = max(0, min(int(arrays[name].min()) for name in held))
+    return {**arrays, **{name: arrays[name] - first for name in held}}
 
 
 def _column(part: Any, name: str) -> NDArray[Any]:
@@ -225,14 +234,22 @@ def _classes(name: str, targets: Targets, test_y: Targets) -> int:
     """Outputs that a model needs: one for each label from 0 to the largest, or for each target."""
     if targets.ndim != 1 or not len(test_y):
         return int(targets.max()) + 1 if targets.ndim == 1 else targets.shape[1]
-    largest, samples = max(int(targets.max()), int(test_y.max())), len(targets)
-    if largest == int(targets.min()) == 0:
+    smallest, largest = min(int(targets.min()), int(test_y.min())), max(int(targets.max()), int(test_y.max()))
+    samples = len(targets)
+    if smallest == largest == 0:
         raise DataError(f"{name}: all labels are 0, expected at least two classes; floats are numbers to predict")
     if largest >= samples:
         raise DataError(
             f"{name}: a label is {largest}, among {samples} samples: expected whole numbers from 0 on, one for each "
             "class; renumber them, or give names"
         )
+    if smallest > 0:
+        raise DataError(
+            f"{name}: labels are {smallest} .. {largest}, expected whole numbers from 0 on; subtract {smallest}, or "
+            "give names"
+        )
+    if not np.isin(test_y, targets).any():
+        raise DataError(f"{name}: no label of the test samples is one of the training samples'; number both alike")
     return largest + 1
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from fl.import_path import ImportPath, portable
+from fl.import_path import ImportPath, named_by_path, portable
 from fl.learning.settings import InputShape
 from fl.ranges import Count, NotNegative, Positive
 from hardware.foundation.sections import Section, as_tuple, choice
@@ -44,14 +44,7 @@ class AlgorithmName(StrEnum):
 
 
 _BY_PATH = {name.lower(): f"fl.learning.server.adaptive:{name}" for name in ("FedAdam", "FedYogi", "FedAvgM")}
-
-
-def _named_by_path(name: Any) -> Any:
-    """Those that ship as examples of own algorithms have no name of their own."""
-    path = _BY_PATH.get(name.lower()) if isinstance(name, str) else None
-    if path is not None:
-        raise ValueError(f"'{name}' goes by its import path: '{path}', its rate in algorithm.arguments")
-    return name
+"""Those that ship as examples of own algorithms have no name of their own."""
 
 
 class DataConfig(Section):
@@ -112,9 +105,10 @@ class ModelConfig(Section):
 class AlgorithmConfig(Section):
     """[algorithm] What the server does with the sum that arrives."""
 
-    name: Annotated[Annotated[AlgorithmName, choice(AlgorithmName)] | ImportPath, BeforeValidator(_named_by_path)] = (
-        AlgorithmName.UPCYCLED
-    )
+    name: Annotated[
+        Annotated[AlgorithmName, choice(AlgorithmName)] | ImportPath,
+        named_by_path(_BY_PATH, "its rate in algorithm.arguments"),
+    ] = AlgorithmName.UPCYCLED
     """`fedavg`; `fedprox` and `upcycled`, which also hold clients near the global model; or `package.module:Class` of
     one's own. Whatever it does with the sum costs no privacy."""
     arguments: Annotated[dict[str, Any], AfterValidator(portable)] = Field(default_factory=dict)

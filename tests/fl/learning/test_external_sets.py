@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fl.errors import DataError
-from fl.learning.data.own import _torchvision_datasets, dataset_of, load_huggingface, load_torchvision
+from fl.learning.data.own import _from_zero, _torchvision_datasets, dataset_of, load_huggingface, load_torchvision
 
 
 def package(name: str, advice: str) -> Any:
@@ -99,6 +99,15 @@ def test_huggingface_reads_what_save_to_disk_wrote(tmp_path: Path) -> None:
         load_huggingface(tmp_path / "ragged", {})
     with pytest.raises(DataError, match="not a folder that save_to_disk wrote"):
         load_huggingface(tmp_path, {})
+
+
+def test_labels_of_a_published_set_are_counted_from_zero() -> None:
+    """As those of EMNIST's letters, 1 to 26. Numbers to predict stay as they are."""
+    arrays = {"x": np.zeros((3, 2)), "y": np.array([2, 1, 3]), "y_test": np.array([2])}
+    counted = _from_zero(arrays)
+    np.testing.assert_array_equal(counted["y"], [1, 0, 2])
+    np.testing.assert_array_equal(counted["y_test"], [1])
+    np.testing.assert_array_equal(_from_zero({"y": np.array([1.5, 2.5])})["y"], [1.5, 2.5])
 
 
 @pytest.mark.parametrize("name", ["torchvision", "datasets"])

@@ -71,6 +71,13 @@ def undefined(outputs, targets):
 def unlabelled(y=0, samples=40):
     return {"x": np.zeros((samples, 2), np.float32), "y": np.full(samples, y)}
 
+def counted_from_one():
+    return {"x": np.zeros((40, 2), np.float32), "y": np.arange(40) % 4 + 1}
+
+def strange_test_set():
+    x, y = np.zeros((40, 2), np.float32), np.arange(40) % 4
+    return (x, y), (x, y + 4)
+
 def breaking():
     raise KeyError("images")
 
@@ -356,6 +363,11 @@ def test_changed_code_of_ones_own_is_not_resumed(here: Path) -> None:
             DataError,
             "a label is 40, among 40 samples.*renumber them, or give names",
         ),
+        ({"data": {"set": "own_code:counted_from_one"}}, DataError, r"labels are 1 .. 4.*subtract 1, or give names"),
+        ({"data": {"set": "own_code:strange_test_set"}}, DataError, "no label of the test samples is one of the train"),
+        ({"local": {"loss": "mse"}}, ConfigError, "by its import path: 'torch.nn.functional:mse_loss'"),
+        ({"local": {"optimiser": "Adam"}}, ConfigError, "by its import path: 'torch.optim:Adam', its rate in local.lr"),
+        ({"local": {"optimiser": "collections:OrderedDict"}}, ModelError, "'collections:OrderedDict' cannot be built"),
         ({"local": {"loss": "own_code:unreduced"}}, ModelError, r"gave \(2,\): expected one finite number"),
         ({"local": {"loss": "own_code:undefined"}}, ModelError, "gave nan on two samples: expected one finite number"),
         ({"algorithm": {"arguments": {"lr": 1.0}}}, ConfigError, "algorithm.arguments is for an own"),
