@@ -26,10 +26,11 @@ _UPPER_BITS = np.int16(-16)
 
 def rx_words(samples: Samples) -> Words:
     """Words (n, 2), I and Q, of received samples (n,)."""
-    scaled = samples.view(np.float32) * _RX_SCALE
-    np.rint(scaled, out=scaled)
-    np.clip(scaled, -_RX_SCALE, _RX_SCALE - 1, out=scaled)
-    return scaled.astype(np.int16).reshape(-1, 2)
+    from hardware.virtual.iiod.chip.word_loops import round_to_words
+
+    words = np.empty((samples.size, 2), np.int16)
+    round_to_words(samples.view(np.float32), _RX_SCALE, words.reshape(-1))
+    return words
 
 
 def as_samples(words: Words) -> Samples:
@@ -52,10 +53,11 @@ def looped_words(samples: Samples) -> Words:
 
 def tx_samples(words: Words, mask: int, out: Samples) -> None:
     """Samples (n,) into `out` from the upper bits of words (n, channels); what the mask leaves out is zero."""
-    words = words & _UPPER_BITS
-    target = out.view(np.float32).reshape(-1, 2)
+    from hardware.virtual.iiod.chip.word_loops import scale_words
+
+    target = out.view(np.float32)
     if mask == 3:
-        np.multiply(words, _TX_SCALE, out=target, casting="same_kind")
+        scale_words(words.reshape(-1), _UPPER_BITS, _TX_SCALE, target)
         return
     target[...] = 0.0
-    np.multiply(words[:, 0], _TX_SCALE, out=target[:, mask - 1], casting="same_kind")
+    scale_words(words[:, 0], _UPPER_BITS, _TX_SCALE, target[mask - 1 :: 2])
