@@ -29,10 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import tomli_w
 
 from fl.errors import LedgerError
 from fl.privacy.ledger import read_ledger
 from fl.run.folder import RunFolder
+from hardware.lab.file import find_lab
 from tests.fl.run.faults.file_operations import AFTER, FileOperations, Moment
 
 SYMBOL: dict[str, Any] = {
@@ -69,6 +71,8 @@ _ABOUT_A_RUN = 1.3
 _REPORT_EVERY = 500
 _END_S = 20.0
 TEMPORARY = "temporary"
+_PATIENCE_S = 120.0
+"""That radios have for an answer: what is looked for is no matter of how busy the machine is."""
 
 
 class BrokenError(Exception):
@@ -350,6 +354,17 @@ def make_ready(config: dict[str, Any], home: Path) -> None:
     gc.freeze()
 
 
+def patient(config: dict[str, Any], home: Path) -> dict[str, Any]:
+    """The same over radios of a lab that waits for longer."""
+    if config["uplink"].get("kind") != "radio":
+        return config
+    tables: dict[str, Any] = find_lab(config["radio"]["lab"]).to_tables()
+    tables["lab"]["timeout_s"] = _PATIENCE_S
+    path = home / "lab.toml"
+    path.write_text(tomli_w.dumps(tables))
+    return {**config, "radio": {**config["radio"], "lab": str(path)}}
+
+
 def _count_threads() -> None:
     if threading.active_count() > 1:
         raise BrokenError(f"threads are left that no fork would have: {threading.enumerate()}")
@@ -358,7 +373,7 @@ def _count_threads() -> None:
 def soak(kind: str, kills: int, seed: int, home: Path, stride: int = 1, most_s: float = math.inf) -> Soak:
     """Every operation, then chance, until there were as many kills, or that much time is gone."""
     make_ready(CONFIGS[kind], home)
-    made = Soak(CONFIGS[kind], home, random.Random(seed), kind not in UNREPEATABLE)
+    made = Soak(patient(CONFIGS[kind], home), home, random.Random(seed), kind not in UNREPEATABLE)
     made.prepare()
     started, said = time.monotonic(), 0
     every = made.every_operation(stride)
