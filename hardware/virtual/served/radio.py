@@ -25,8 +25,8 @@ from hardware.virtual.served.wire import (
 
 
 class AirPort:
-    """One connection to a served air. After a request that was not answered in time there is a new one: an answer that
-    comes late belongs to nobody."""
+    """One connection to a served air. After a request that was interrupted, or not answered in time, there is a new one:
+    an answer that comes late belongs to nobody."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         endpoint, _, self.radio = address.rpartition("#")
@@ -64,6 +64,10 @@ class AirPort:
             except zmq.ZMQError as error:
                 self._again()
                 raise HardwareError(f"{self._address}: {error}") from error
+            except BaseException:
+                # Whoever is told to end still has to silence the radio.
+                self._again()
+                raise
         if "error" in answer:
             raise raised(str(answer["error"]), str(answer.get("text")))
         return answer, heard

@@ -80,6 +80,26 @@ def test_an_air_that_has_gone_is_named(served: ServedAir) -> None:
         ServedRadio("ps", address, 5e6, find_lab("loopback").limits, timeout_s=0.3)
 
 
+@pytest.mark.parametrize("at", ["send_multipart", "recv_multipart"])
+def test_a_radio_can_be_silenced_after_an_interrupt(
+    served: ServedAir, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes while a request is on its way, or its answer: what parks the radio then is another request."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with radio(served, "client-1") as sender:
+        sender.configure(replace(find_lab("loopback").ps.settings, tx_gain_db=-0.25))
+        with monkeypatch.context() as patch:
+            patch.setattr(sender.port._socket, at, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                sender.now()
+        sender.park()
+        assert sender.parked
+        assert served._medium.settings("client-1").tx_gain_db == sender.capabilities.tx_gain_db[0]
+
+
 def test_errors_of_the_air_are_raised_as_what_they_are(served: ServedAir) -> None:
     with radio(served, "ps") as receiver:
         receiver.configure(replace(find_lab("loopback").ps.settings, tx_gain_db=-0.25))
