@@ -25,8 +25,8 @@ from hardware.virtual.served.wire import (
 
 
 class AirPort:
-    """One connection to a served air. After a request that was interrupted, or not answered in time, there is a new one:
-    an answer that comes late belongs to nobody."""
+    """One connection to a served air. After a request that was interrupted, or was not answered in time, there is a new
+    one: an answer that comes late belongs to nobody."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         endpoint, _, self.radio = address.rpartition("#")
