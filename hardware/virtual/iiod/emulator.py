@@ -15,12 +15,14 @@ from hardware.pluto.settings import IIOD_PORT
 from hardware.radio.errors import HardwareError
 from hardware.virtual.addresses import bases
 from hardware.virtual.iiod.attributes import Device, context_xml
+from hardware.virtual.iiod.chip.words import warm_up_words
 from hardware.virtual.iiod.connection import Connection
 from hardware.virtual.iiod.devices.pluto import devices
 from hardware.virtual.iiod.radio import VirtualRadio
 from hardware.virtual.iiod.session import Session, TimeOuts
 from hardware.virtual.iiod.virtual_lab import VirtualLab
 from hardware.virtual.pace import Pace
+from hardware.virtual.warm_up import warm_up
 
 MOST_CONNECTIONS = 64
 """Of one radio at a time; further ones are closed at once."""
@@ -88,6 +90,8 @@ class Emulator:
         port = IIOD_PORT if port is None else port
         if not 1 <= port <= 65535:
             raise HardwareError(f"the port is {port}: expected 1 to 65535")
+        warm_up(lab, seed)
+        warm_up_words()
         self._virtual = VirtualLab(lab, seed, paced)
         self._stack = ExitStack()
         hosts, listeners = _listen(host_base, port, len(lab.radios), self._stack)

@@ -61,3 +61,8 @@ def tx_samples(words: Words, mask: int, out: Samples) -> None:
         return
     target[...] = 0.0
     scale_words(words[:, 0], _UPPER_BITS, _TX_SCALE, target[mask - 1 :: 2])
+
+
+def warm_up_words() -> None:
+    """Load and compile what turns words and samples into each other, before a client waits for an answer."""
+    tx_samples(rx_words(np.zeros(1, np.complex64)), 3, np.empty(1, np.complex64))
