@@ -19,13 +19,19 @@ def child_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def start_module(module: str, arguments: Sequence[str], stderr: IO[str] | int) -> "subprocess.Popen[str]":
-    """`python -m module arguments`, with pipes to its standard input and from its output."""
+def start_module(
+    module: str, arguments: Sequence[str], stderr: IO[str] | int, descriptors: Sequence[int] = ()
+) -> "subprocess.Popen[str]":
+    """`python -m module arguments`, with pipes to its standard input and from its output.
+
+    descriptors: those that it gets besides, under the same numbers.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
+        pass_fds=descriptors,
         text=True,
         env=child_environment(),
         # Ctrl-C is for the one who started it, and who still needs it: to park radios, to write the last page.

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hardware.lab.clock import ClockMode
 from hardware.lab.model import Lab
@@ -41,10 +41,15 @@ _LOCKSTEP_ARGS = ",".join(
 
 
 class Boxes:
-    """devices: by the radio's name, open or failed. addresses: UHD's arguments for each. lockstep: see `UsrpRadio`."""
+    """devices: by the radio's name, open or failed. addresses: UHD's arguments for each. lockstep: see `UsrpRadio`.
 
-    def __init__(self, lab: Lab, addresses: Mapping[str, str], *, lockstep: bool = False) -> None:
-        self._lab, self._addresses = lab, dict(addresses)
+    gone: see `UsrpDevice`, for all of them.
+    """
+
+    def __init__(
+        self, lab: Lab, addresses: Mapping[str, str], *, lockstep: bool = False, gone: Callable[[], str] = str
+    ) -> None:
+        self._lab, self._addresses, self._gone = lab, dict(addresses), gone
         self._more = _LOCKSTEP_ARGS if lockstep else ""
         self.settings: UsrpSettings = usrp_of(lab)
         self.boxes: dict[str, UsrpBox] = {radio.name: self.settings.box(radio.name) for radio in lab.radios}
@@ -90,7 +95,7 @@ class Boxes:
 
     def _connect(self, name: str) -> UsrpDevice:
         more = ",".join(filter(None, (self.boxes[name].device_args, self._more)))
-        device = UsrpDevice(name, self._addresses[name], more)
+        device = UsrpDevice(name, self._addresses[name], more, self._gone)
         try:
             _end_streams(device)
         except BaseException:

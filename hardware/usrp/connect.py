@@ -1,6 +1,6 @@
 """Opens the USRPs of a lab, wherever they are, and reaches them again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from hardware.lab.clock import ClockMode
@@ -16,13 +16,18 @@ _ATTEMPTS = 3
 
 
 def connect_usrps(
-    lab: Lab, addresses: Mapping[str, str], stack: ExitStack, *, lockstep: bool = False
+    lab: Lab,
+    addresses: Mapping[str, str],
+    stack: ExitStack,
+    *,
+    lockstep: bool = False,
+    gone: Callable[[], str] = str,
 ) -> dict[str, UsrpRadio]:
     """Open every radio of a lab at its address, with one time for all; the stack closes them.
 
-    lockstep: they are virtual ones whose time stands still while nobody receives.
+    lockstep: they are virtual ones whose time stands still while nobody receives. gone: see `UsrpDevice`.
     """
-    boxes = Boxes(lab, addresses, lockstep=lockstep)
+    boxes = Boxes(lab, addresses, lockstep=lockstep, gone=gone)
     boxes.open()
     stack.callback(boxes.close)
     radios: dict[str, UsrpRadio] = {}

@@ -26,10 +26,13 @@ _T = TypeVar("_T")
 
 
 class UsrpDevice:
-    """An open box. Any thread may ask. name: of the radio, for messages. address: UHD's arguments, "addr=…"."""
+    """An open box. Any thread may ask. name: of the radio, for messages. address: UHD's arguments, "addr=…".
 
-    def __init__(self, name: str, address: str, device_args: str = "") -> None:
-        self.name, self.address = name, address
+    gone: why nobody can be there any more, where somebody knows; then it is not asked, because libuhd would wait.
+    """
+
+    def __init__(self, name: str, address: str, device_args: str = "", gone: Callable[[], str] = str) -> None:
+        self.name, self.address, self._gone = name, address, gone
         self._lock = threading.RLock()
         self._failure = ""
         self.uhd = library()
@@ -62,6 +65,7 @@ class UsrpDevice:
     @property
     def usable(self) -> bool:
         """Whether it is open and has not failed."""
+        self._look_whether_gone()
         return not self._failure and self._usrp is not None
 
     @property
@@ -72,6 +76,7 @@ class UsrpDevice:
     def ask(self, doing: str, call: Callable[[Any], _T]) -> _T:
         """The result of a call on the MultiUSRP; failures become a `HardwareError` that says what was being done."""
         with self._lock:
+            self._look_whether_gone()
             if self._usrp is None:
                 raise HardwareError(f"{self.name}: {doing} is not possible, its connection is closed")
             if self._failure:
@@ -83,6 +88,11 @@ class UsrpDevice:
                 # Without its frames, which hold the MultiUSRP: an error that somebody keeps would keep the connection.
                 reason = error.with_traceback(None)
                 raise self.explained(doing, error, time.monotonic() - started_s) from reason
+
+    def _look_whether_gone(self) -> None:
+        why = self._gone()
+        if why:
+            self.fail(why)
 
     def get(self, name: str, *arguments: Any) -> Any:
         """The answer to `get_NAME` of the MultiUSRP, for its only box or channel."""
@@ -140,7 +150,7 @@ class UsrpDevice:
 
     def answers(self) -> bool:
         """Whether the box is there, whatever has become of the connection."""
-        return any(self.uhd.find(self.address) for _ in range(_FINDS))
+        return not self._gone() and any(self.uhd.find(self.address) for _ in range(_FINDS))
 
     def close(self) -> None:
         """Let it go. A second call does nothing.
@@ -151,6 +161,7 @@ class UsrpDevice:
         with self._lock:
             if self._usrp is None:
                 return
+            self._look_whether_gone()
             if sys.getrefcount(self._usrp) > _OWN_REFERENCES or (self._failure and not self.answers()):
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._usrp))
             self._usrp = None

@@ -15,6 +15,7 @@ from hardware.lab.emulation import EmulationSettings
 from hardware.lab.file import find_lab
 from hardware.lab.registry import find_backend
 from hardware.radio.errors import HardwareError
+from hardware.virtual.kept_sockets import hand_over
 from phy.errors import AirdpError
 
 
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, metavar="P", help="of all radios (default: that of real ones)")
     parser.add_argument("--paced", action="store_true", help="let time follow the wall clock")
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
+    parser.add_argument("--sockets-to", type=int, metavar="FD", help="a Unix socket whose owner keeps the radios' open")
     options = parser.parse_args()
     signals = _signals()
     try:
@@ -35,6 +37,8 @@ def main() -> int:
             raise HardwareError(f"the backend '{options.backend}' has no virtual radios to serve")
         settings = EmulationSettings(options.seed, options.port, options.paced)
         with emulate(find_lab(options.lab), settings) as emulation:
+            if options.sockets_to is not None:
+                hand_over(options.sockets_to, emulation)
             print(json.dumps({"uris": dict(emulation.uris)}), flush=True)  # noqa: T201 - this is its answer
             _wait(signals, options.exit_with_stdin)
     except AirdpError as error:

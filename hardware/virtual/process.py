@@ -4,10 +4,11 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from hardware.foundation.child_processes import end_module, start_module
 from hardware.foundation.scratch import scratch_folder
 from hardware.lab.model import Lab
 from hardware.radio.errors import HardwareError
+from hardware.virtual.kept_sockets import keep
 
 _START_S = 60.0
 _END_S = 5.0
@@ -35,6 +37,11 @@ class EmulatorProcess:
     def pid(self) -> int:
         """Its number."""
         return self.process.pid
+
+    def gone(self) -> str:
+        """Why its radios are gone; empty while it runs."""
+        how = _ending(self.process)
+        return f"its emulator {how}" if how else ""
 
     def check(self) -> None:
         """Raise `HardwareError` where it has ended, for who lost a radio and wonders why."""
@@ -58,14 +65,19 @@ def emulator_process(
 ) -> Iterator[EmulatorProcess]:
     """Serve the radios of `lab` as `backend` makes them; see `EmulationSettings` for the rest.
 
-    The process ends with the block, and with this process, however that ends.
+    The process ends with the block, and with this process, however that ends. Its sockets stay open until then.
     """
     options = ["--seed", str(seed), "--exit-with-stdin", *(["--paced"] if paced else [])]
     options += [] if port is None else ["--port", str(port)]
-    with scratch_folder("radios") as folder, (folder / "stderr").open("w+") as said:
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch_folder("radios"))
+        said = stack.enter_context((folder / "stderr").open("w+"))
         file = folder / "lab.toml"
         file.write_text(tomli_w.dumps(lab.to_tables()), encoding="utf-8")
-        process = start_module("hardware.virtual", [backend, str(file), *options], said)
+        ours, theirs = (stack.enter_context(end) for end in socket.socketpair())
+        options += ["--sockets-to", str(theirs.fileno())]
+        process = start_module("hardware.virtual", [backend, str(file), *options], said, [theirs.fileno()])
+        theirs.close()
         try:
             line = _first_line(process)
             if not line:
@@ -74,7 +86,8 @@ def emulator_process(
                 raise HardwareError(f"the emulator of {lab.source} did not start: {reason or _silence(process)}")
             served = EmulatorProcess(process, lab.source, json.loads(line)["uris"])
             try:
-                yield served
+                with keep(ours):
+                    yield served
             except HardwareError:
                 # Whatever its radios' users say went wrong, including that they could not be parked.
                 served.check()

@@ -33,7 +33,7 @@ def _connect(lab: Lab, seed: int, stack: ExitStack) -> Connection:
     from hardware.virtual.usrp2.side_channel import ask
 
     served = stack.enter_context(emulator_process(NAME, lab, seed=seed))
-    radios = connect_usrps(lab, served.uris, stack, lockstep=True)
+    radios = connect_usrps(lab, served.uris, stack, lockstep=True, gone=served.gone)
     for uri in served.uris.values():
         # In lockstep the driver reads what somebody waits for, and nothing else.
         ask(uri, eager=1)

@@ -1,6 +1,7 @@
 """Serves all radios of a lab: one loopback address for each, one thread for all datagrams, one for the wall clock."""
 
 import selectors
+import socket
 import threading
 import time
 from contextlib import ExitStack
@@ -96,6 +97,11 @@ class Emulator:
         for key, _ in sorted(ready, key=lambda item: bool(item[0].data[1] == TX)):
             port, number = key.data
             port.serve(number, self._inbox)
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """See `ServesAtSockets`."""
+        return [sock for port in self._ports for sock in port.sockets.values()]
 
     @property
     def mode(self) -> str:
