@@ -19,6 +19,8 @@ from phy.errors import AirdpError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.progress import ProgressColumn
+
     from fl.nodes.apart.switchboard import NodeState
     from fl.run.apart.attendance import NodesElsewhere
     from fl.run.config import RunConfig
@@ -74,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace, beside: AbstractContextManager[None] | None = None) -> int:
     """Run with a progress bar, then print the outcome. beside: entered for as long as the run goes on."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
     from fl.run.config import load_config
 
@@ -96,13 +98,6 @@ def call(options: argparse.Namespace, beside: AbstractContextManager[None] | Non
     from fl.run import run
     from fl.run.runner import default_folder
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeRemainingColumn(),
-    )
     started = time.perf_counter()
     changes_db: list[float] = []
     out = options.out if options.out or options.resume else default_folder(config)
@@ -115,7 +110,7 @@ def call(options: argparse.Namespace, beside: AbstractContextManager[None] | Non
 
             url = stack.enter_context(page_beside(out, options.live_at))
             PROGRESS.print(f"live page: {url}", soft_wrap=True)
-        progress = stack.enter_context(Progress(*columns, console=PROGRESS, disable=not PROGRESS.is_interactive))
+        progress = stack.enter_context(Progress(*_columns(), console=PROGRESS, disable=not PROGRESS.is_interactive))
         task = progress.add_task(config.name, total=config.last_uplink, state="loading data")
 
         def on_uplink(metrics: "UplinkMetrics") -> None:
@@ -143,6 +138,20 @@ def call(options: argparse.Namespace, beside: AbstractContextManager[None] | Non
     else:
         _print_tables(result, seconds)
     return 0
+
+
+def _columns() -> "tuple[ProgressColumn, ...]":
+    """Of the progress bar: in a window of 80 columns the bar shrinks, and no number is cut."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.table import Column
+
+    return (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(table_column=Column(no_wrap=True)),
+    )
 
 
 def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":

@@ -86,13 +86,14 @@ def sweep_with_progress(
     lines: without a terminal, one for each finished trial.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.table import Column
 
     from fl.sweep.schedule import run_sweep
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
         TextColumn("uplinks"),
         TextColumn("{task.fields[state]}"),
     )

@@ -1,13 +1,17 @@
 """What a user of `airdp run` is told: before, meanwhile without a terminal, when it is interrupted, and at the end."""
 
+import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
 import fl.run.course.uplinks
+from fl.cli.experiments.run import _columns
 from fl.cli.main import main
 from fl.run import run
 from fl.run.config import load_config
@@ -62,6 +66,17 @@ def test_without_a_terminal_there_is_a_line_for_each_uplink(tmp_path: Path, caps
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("uplink ")]
     assert [line.split(":")[0] for line in lines] == ["uplink 1/3", "uplink 2/3", "uplink 3/3"]
     assert re.search(r"accuracy +\d+\.\d %  epsilon \d+\.\d+ \(paper-claim\)$", lines[-1])
+
+
+def test_the_progress_bar_cuts_no_number_in_a_window_of_80_columns() -> None:
+    console = Console(width=80, force_terminal=True, color_system=None, file=io.StringIO())
+    progress = Progress(*_columns(), console=console)
+    progress.add_task("quickstart", total=300, completed=3, state="accuracy  85.5 %  epsilon 0.4595 (paper-claim)")
+    with console.capture() as shown:
+        console.print(progress.get_renderable())
+    assert re.search(
+        r"^quickstart .* 3/300 accuracy  85.5 %  epsilon 0.4595 \(paper-claim\) -:--:--$", shown.get(), re.M
+    )
 
 
 @pytest.mark.parametrize(
