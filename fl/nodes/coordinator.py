@@ -286,16 +286,14 @@ class Coordinator:
         """ACCOUNT: the worst case, lowered where less noise was heard than it counts on; never raised.
 
         Three things are looked at. The guards, before and after everybody sent: has the receiver's noise fallen since
-        the silence? The margins, where the jammer is alone: is the sum of both what it should be? And the empty cells
-        of every symbol: was the jammer there all the time? Where it was not, none of its noise counts.
+        the silence, or in a part of the band? The margins, where the jammer is alone: is the sum of both what it should
+        be? And the empty cells of every symbol: was the jammer there all the time? Where it was not, none of its noise
+        counts.
         """
-        mechanism, before, guards = current.mechanism, current.soundings.noise, received.guards
+        before, guards = current.soundings.noise, received.guards
         # The converter's part of what is heard stays as it was, and does not count.
         rounding = rounding_var_real(before.converter_step)
-        if guards.ci[1] < before.ci[0]:
-            share = max(guards.pooled_lower - rounding, 0.0) / (before.noise_var_real - rounding)
-            mechanism = _with_noise(mechanism, mechanism.noise_std_real * math.sqrt(share))
-            mechanism = _resting_on(mechanism, guards)
+        mechanism = _with_noise_of(guards, before, current.mechanism, rounding)
         if current.jammer is None:
             return mechanism
         planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
@@ -344,6 +342,21 @@ def _resting_on(mechanism: RoundMechanism, heard: NoiseMeasurement) -> RoundMech
     """The mechanism, whose sigma is a bound on noise beside the payload now: one more that may fail."""
     failure = ("noise beside the payload", 1.0 - heard.bound_confidence)
     return replace(mechanism, bounds=(*(mechanism.bounds or ()), failure))
+
+
+def _with_noise_of(
+    guards: NoiseMeasurement, before: NoiseMeasurement, mechanism: RoundMechanism, rounding: float
+) -> RoundMechanism:
+    """With less of the receiver's noise where the guards have less than the silence before, or a part of their band
+    less than is counted on."""
+    if guards.ci[1] < before.ci[0]:
+        share = max(guards.pooled_lower - rounding, 0.0) / (before.noise_var_real - rounding)
+        mechanism = _resting_on(_with_noise(mechanism, mechanism.noise_std_real * math.sqrt(share)), guards)
+    own_var = mechanism.noise_std_real**2 + rounding
+    proven = proven_var(guards, own_var)
+    if proven < own_var:
+        mechanism = _resting_on(_with_noise(mechanism, math.sqrt(max(proven - rounding, 0.0))), guards)
+    return mechanism
 
 
 def _with_noise(mechanism: RoundMechanism, noise_std_real: float) -> RoundMechanism:

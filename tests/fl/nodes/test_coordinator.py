@@ -199,6 +199,45 @@ def test_a_node_that_is_not_there_is_named() -> None:
         InProcessLink({"a": object(), "b": object()}).ask("client-9", Message())  # type: ignore[dict-item]
 
 
+def mechanism_of(sigma: float, jammer_gain: float, noise_std_real: float) -> RoundMechanism:
+    """Of one client with the weight 1, and a jammer."""
+    return RoundMechanism(
+        uplink=1,
+        received_gains=(1.0,),
+        sigma=sigma,
+        sigma_origin=SigmaOrigin.MEASURED,
+        record_bounded=False,
+        clip_norm=1.0,
+        alpha_u=1.0,
+        alpha_cj=1.0,
+        jammer_gain=jammer_gain,
+        noise_std_real=noise_std_real,
+    )
+
+
+@pytest.mark.parametrize("there", [1.0, 0.1])
+def test_a_receiver_that_is_quieter_in_a_part_of_its_band_beside_the_payload(there: float) -> None:
+    """12 subcarriers of the 30 blocks that guards have, by a tenth of the power there was in the silence."""
+    rng = np.random.default_rng(2)
+    silence = measure_noise(circular_noise(2**19, 1e-5, rng), NUMEROLOGY, 0.999)
+    samples = circular_noise(30 * NUMEROLOGY.fft_size, 1e-5, rng)
+    f = np.fft.fftfreq(samples.size) * NUMEROLOGY.fft_size
+    quieter = np.fft.ifft(np.fft.fft(samples) * np.where(np.abs(f - 40.0) < 6.0, there**0.5, 1.0))
+    guards = measure_noise(quieter.astype(np.complex64), NUMEROLOGY, 0.999)
+    planned = replace(mechanism_of(0.9 * 1e-5**0.5, 0.0, 0.9 * 1e-5**0.5), alpha_cj=0.0)
+    received: Any = SimpleNamespace(guards=guards)
+    current: Any = SimpleNamespace(mechanism=planned, soundings=SimpleNamespace(noise=silence), jammer=None)
+    with opened(lab_of(), SYMBOL) as uplink:
+        accounted = uplink.coordinator.account(current, received)
+    if there == 1.0:
+        assert accounted == planned
+        return
+    # Below the truth: a bound, from 60 values a subcarrier.
+    assert 0.2 * there < accounted.sigma**2 / 1e-5 < there
+    assert accounted.noise_std_real == pytest.approx(accounted.sigma)
+    assert [name for name, _ in accounted.bounds or ()] == ["noise beside the payload"]
+
+
 @pytest.mark.parametrize(("heard", "counted"), [(1.0, 1.0), (0.9, 0.9)])
 def test_what_the_receivers_converter_adds_beside_a_payload_does_not_count(heard: float, counted: float) -> None:
     """Margins have 0.9 of the planned noise, and rounding makes up for what is missing: 10 % of it, as where the noise
@@ -211,18 +250,7 @@ def test_what_the_receivers_converter_adds_beside_a_payload_does_not_count(heard
     def noise(var_real: float) -> Any:
         return replace(measure_noise(circular_noise(2**19, var_real, rng), NUMEROLOGY, 0.999), converter_step=step)
 
-    mechanism = RoundMechanism(
-        uplink=1,
-        received_gains=(1.0,),
-        sigma=planned**0.5,
-        sigma_origin=SigmaOrigin.MEASURED,
-        record_bounded=False,
-        clip_norm=1.0,
-        alpha_u=1.0,
-        alpha_cj=1.0,
-        jammer_gain=0.5 * planned**0.5,
-        noise_std_real=(0.75 * planned) ** 0.5,
-    )
+    mechanism = mechanism_of(planned**0.5, 0.5 * planned**0.5, (0.75 * planned) ** 0.5)
     quiet = noise(0.75 * planned + rounding)
     empty = np.full(8, heard * planned + rounding)
     received: Any = SimpleNamespace(
