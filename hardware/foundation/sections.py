@@ -12,6 +12,10 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 
+_LONGEST_SHOWN = 80
+"""Characters of a value in a message."""
+
+
 class Section(BaseModel):
     """A section of a file: frozen, without unknown keys, without silent conversions."""
 
@@ -79,7 +83,11 @@ def _explain(problem: Mapping[str, Any], model: type[BaseModel] | None, data: An
     message = problem["msg"].removeprefix("Value error, ")
     given = problem.get("input")
     plain = isinstance(given, str | int | float) and not (isinstance(given, float) and math.isnan(given))
-    return _key(place, data), message + (f" (given {given!r})" if plain else "")
+    return _key(place, data), message + (f" (given {_shortened(repr(given))})" if plain else "")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _key(place: Iterable[str | int], data: Any, last: str = "") -> str:
