@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-
 _LONGEST_SHOWN = 80
 """Characters of a value in a message."""
 
