@@ -4,6 +4,7 @@ import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from hardware.foundation.peers import Senders
 from hardware.virtual.usrp2.device.eeprom import memories
 from hardware.virtual.usrp2.radio import UNLIMITED, Client, VirtualUsrp
 from hardware.virtual.usrp2.rx_stream import Words
@@ -37,6 +38,7 @@ class Port:
         self._control = Control(host, radio.bus, memories(host, serial, radio.name, gpsdo=fitted), gps=fitted)
         self._side_channel = SideChannel(lab, radio)
         self._peers: dict[int, Address] = {}
+        self._senders = Senders()
         self._told_second, self._told_at_s = -1, 0.0
         self._handlers: dict[int, Callable[[int, memoryview, Address], None]] = {
             CONTROL: self._on_control,
@@ -55,9 +57,9 @@ class Port:
         return len({host for host, _ in self._peers.values()})
 
     def serve(self, port: int, inbox: Inbox) -> None:
-        """Take what is there at a port."""
+        """Take what is there at a port, but for what other users of the machine have sent."""
         for datagram, sender in inbox.receive(self.sockets[port]):
-            if not self.radio.frozen or port == SIDE_CHANNEL:
+            if (not self.radio.frozen or port == SIDE_CHANNEL) and self._senders.is_own(sender):
                 self._handlers[port](port, datagram, sender)
 
     def _on_control(self, port: int, datagram: memoryview, sender: Address) -> None:
