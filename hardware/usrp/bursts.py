@@ -181,11 +181,18 @@ class BurstStream:
             try:
                 came = self._streamer.recv_async_msg(metadata, _SLICE_S)
             except RuntimeError as error:
-                self._device.explained("listening to its messages", error, _SLICE_S)
+                # Whose burst that was nobody knows: none is confirmed any more.
+                self._give_up(self._device.explained("listening to its messages", error, _SLICE_S))
                 return
             if came:
                 at = self._ticks.sample_at(metadata.time_spec) if metadata.has_time_spec else None
                 self._settle(str(metadata.event_code).rpartition(".")[2], at)
+
+    def _give_up(self, error: HardwareError) -> None:
+        self._device.fail(str(error))
+        with self._changed:
+            self._errors.append(error)
+            self._changed.notify_all()
 
     def _settle(self, event: str, at: int | None) -> None:
         """One message. at: the box's sample when it was sent."""

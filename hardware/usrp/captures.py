@@ -201,7 +201,8 @@ class CaptureStream:
                 if size:
                     words = np.empty(size, np.int32)
                     count = self._streamer.recv(words, metadata, _SLICE_S)
-                    self._came(words[:count], metadata)
+                    # Where packets are lost little comes at once: it is not to keep all of the block's memory.
+                    self._came(words if count == size else words[:count].copy(), metadata)
         except HardwareError as error:
             self._end(error)
         except RuntimeError as error:

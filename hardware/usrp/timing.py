@@ -180,10 +180,13 @@ def require_one_time(devices: Mapping[str, UsrpDevice], boxes: Mapping[str, Usrp
 def with_another_time(
     devices: Mapping[str, UsrpDevice], boxes: Mapping[str, UsrpBox], apart_s: float = 0.0
 ) -> list[str]:
-    """Boxes that have counted the last pulse as another moment than most others. apart_s: see `require_one_time`."""
+    """Boxes that have counted the last pulse as another moment than most others. apart_s: see `require_one_time`.
+
+    Where as many say one thing as another, those with the later time are right: who was switched off began again at 0.
+    """
     found = _last_pulses_s(_pulsed(devices, boxes))
     times = list(found.values())
-    usual = max(times, key=lambda one: sum(abs(other - one) <= apart_s for other in times), default=0.0)
+    usual = max(times, key=lambda one: (sum(abs(other - one) <= apart_s for other in times), one), default=0.0)
     return [name for name, seconds in found.items() if abs(seconds - usual) > apart_s]
 
 

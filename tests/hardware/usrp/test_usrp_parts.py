@@ -17,6 +17,7 @@ from hardware.lab.opened import open_lab, open_radio
 from hardware.radio.errors import CapabilityError, HardwareError, LabFileError, MixedLabError
 from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB, TxGainRange
 from hardware.usrp import device
+from hardware.usrp.bursts import BurstStream
 from hardware.usrp.converters import FULL_SCALE, clips_at_half_scale, dac_bits, to_samples, to_words, tx_step
 from hardware.usrp.settings import Source, UsrpBox, usrp_of
 from hardware.usrp.ticks import ticks_of
@@ -151,6 +152,30 @@ def test_a_box_that_does_not_answer_in_time_is_asked_again(
     failures.clear()
     most = asked - 1
     assert device.UsrpDevice("box", "addr=x").usable
+
+
+def test_messages_that_cannot_be_heard_are_an_error_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A burst of which nobody can hear whether it went out is not taken for one that did."""
+
+    class Streamer:
+        def recv_async_msg(self, *_: object) -> bool:
+            raise RuntimeError("the link layer gave up")
+
+    usrp = SimpleNamespace(get_num_mboards=lambda: 1, get_tx_stream=lambda _: Streamer())
+    uhd = SimpleNamespace(
+        usrp=SimpleNamespace(MultiUSRP=lambda _: usrp, StreamArgs=lambda *_: SimpleNamespace()),
+        types=SimpleNamespace(TXAsyncMetadata=object),
+    )
+    monkeypatch.setattr(device, "library", lambda: uhd)
+    box = device.UsrpDevice("box", "addr=x")
+    stream = BurstStream(box, ticks_of("box", 100e6, 4e6), 1.0, lockstep=False)
+    for thread in stream._threads:
+        if thread.name == "box messages":
+            thread.join()
+    with pytest.raises(HardwareError, match="box refused listening to its messages: the link layer gave up"):
+        stream.settle(0)
+    assert not box.usable
+    stream.stop()
 
 
 def test_boxes_without_an_address_or_with_the_same_are_refused() -> None:

@@ -75,6 +75,26 @@ def test_boxes_that_count_the_same_pulse_alike_must_be_at_the_same_time_too() ->
     one_time(Told("a", 7.0, [7.2]), Told("b", 7.00000001, [7.2]), apart_s=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("pulses_s", "astray"),
+    [
+        ([70.0, 70.0, 3.0], ["c"]),
+        # Whoever was switched off began at 0: the server's box may be that one.
+        ([3.0, 70.0], ["a"]),
+        ([70.0, 3.0], ["b"]),
+        ([3.0, 70.0, 3.0, 70.0], ["a", "c"]),
+        # A pulse that nobody else has had.
+        ([70.0, 70.3, 70.0], ["b"]),
+        ([70.0], []),
+    ],
+)
+def test_a_box_with_another_time_is_told_from_those_that_have_the_lab_s(
+    pulses_s: list[float], astray: list[str]
+) -> None:
+    devices: Any = {name: Told(name, pulse_s, [pulse_s]) for name, pulse_s in zip("abcd", pulses_s, strict=False)}
+    assert timing.with_another_time(devices, dict.fromkeys(devices, UsrpBox())) == astray
+
+
 @needs_uhd
 class TestCable:
     """Two boxes at a MIMO cable, without any pulse."""

@@ -5,6 +5,7 @@ import errno
 import socket
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,10 +101,7 @@ def send_rows(sock: socket.socket, rows: NDArray[np.uint32], to: Address) -> int
 
 
 def send_all(sock: socket.socket, datagrams: Sequence[bytes], to: Address) -> None:
-    """Send a few small ones."""
+    """Send a few small ones, as far as they find a way: some are asked for by nobody who could be answered."""
     for datagram in datagrams:
-        try:
+        with suppress(OSError):
             sock.sendto(datagram, _DONT_WAIT, to)
-        except OSError as error:
-            if error.errno not in (errno.ECONNREFUSED, errno.EAGAIN, errno.ENOBUFS):
-                raise
