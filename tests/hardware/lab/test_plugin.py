@@ -9,12 +9,12 @@ import pytest
 import tomli_w
 
 from hardware.lab.file import find_lab, parse_lab
-from hardware.radio.errors import LabFileError
+from hardware.radio.errors import LabFileError, RxOverflowError, TxUnderflowError
 from tests.conftest import Outcome
 from tests.fl.nodes.small_runs import small_run
 from tests.hardware.lab.plugins import install_cable, on_the_path
 from tests.hardware.pair_lab import pair_lab
-from tests.hardware.radio_contract import Pair, RadioContract
+from tests.hardware.radio_contract import Pair, RadioContract, fail_once
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,15 @@ class TestContract(RadioContract):
         lab = pair_lab({"backend": "cable"}, {}, cable={"noise_var_complex": 1e-6})
         with ExitStack() as stack:
             radios = lab.backend.connect(lab, 1, stack).radios
-            yield Pair(radios["sender"], radios["receiver"], lab.ps.settings, 0, 1e-3)
+            sender, receiver = radios["sender"], radios["receiver"]
+
+            def overflow() -> None:
+                fail_once(receiver, "_listen", RxOverflowError("lost"))
+
+            def underflow() -> None:
+                fail_once(sender, "_send", TxUnderflowError("starved"))
+
+            yield Pair(sender, receiver, lab.ps.settings, 0, 1e-3, overflow, underflow)
 
 
 def lab_tables(**cable: Any) -> dict[str, Any]:

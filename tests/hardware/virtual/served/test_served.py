@@ -10,10 +10,10 @@ import zmq
 
 from hardware.lab.file import find_lab, parse_lab
 from hardware.lab.opened import open_lab, open_radio
-from hardware.radio.errors import HardwareError, LateError, RadioTimeoutError
+from hardware.radio.errors import HardwareError, LateError, RadioTimeoutError, TxUnderflowError
 from hardware.virtual.served.radio import AirPort, ServedRadio
 from hardware.virtual.served.server import ServedAir
-from tests.hardware.radio_contract import Pair, RadioContract, waveform
+from tests.hardware.radio_contract import Pair, RadioContract, fail_once, waveform
 
 HISTORY = 1 << 22
 
@@ -29,7 +29,7 @@ def served() -> Iterator[ServedAir]:
 def radio(air: ServedAir, name: str) -> ServedRadio:
     lab = find_lab("loopback")
     limits = replace(lab.limits, max_tx_gain_db=-0.25)
-    return ServedRadio(name, air.uris[name], lab.sample_rate_hz, limits, timeout_s=0.5)
+    return ServedRadio(name, air.uris[name], lab.sample_rate_hz, limits, timeout_s=30.0)
 
 
 class TestServed(RadioContract):
@@ -41,7 +41,10 @@ class TestServed(RadioContract):
             def overflow() -> None:
                 receiver.port.call("advance", sample=receiver.now() + HISTORY + 10)
 
-            yield Pair(sender, receiver, settings, 8, 2e-2, provoke_overflow=overflow)
+            def underflow() -> None:
+                fail_once(served._medium, "send", TxUnderflowError("starved"))
+
+            yield Pair(sender, receiver, settings, 8, 2e-2, overflow, underflow)
 
 
 def test_the_samples_are_those_of_the_loopback_bit_for_bit() -> None:
