@@ -154,9 +154,12 @@ class OwnLedger:
 
 
 def _lessens(accounted: RoundMechanism, planned: RoundMechanism, place: int) -> bool:
-    """Whether an account makes less of an uplink than was planned: noise may fall and gains rise, nothing else."""
+    """Whether an account makes less of an uplink than was planned: noise may fall, gains may rise, and it may rest on
+    more bounds; nothing else."""
+    bounds, known = accounted.bounds or (), planned.bounds or ()
     as_planned = replace(
         accounted,
+        bounds=planned.bounds,
         received_gains=planned.received_gains,
         sigma=planned.sigma,
         sigma_origin=planned.sigma_origin,
@@ -166,6 +169,7 @@ def _lessens(accounted: RoundMechanism, planned: RoundMechanism, place: int) -> 
     gains = accounted.received_gains
     return (
         as_planned != planned
+        or bounds[: len(known)] != known
         or len(gains) != len(planned.received_gains)
         or not gains[place] >= planned.received_gains[place]
         or not accounted.sigma <= planned.sigma * (1 + _EXACT)

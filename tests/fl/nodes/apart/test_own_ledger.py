@@ -245,6 +245,17 @@ def test_an_account_is_taken_over_once_and_never_for_less(tmp_path: Path, server
     assert ledger.epsilon() == settled
 
 
+def test_an_account_that_rests_on_one_bound_more_is_taken_over(tmp_path: Path, server: Ledger) -> None:
+    """As where less noise was heard beside a payload than was planned: what is left is a bound of its own."""
+    ledger, row = own(tmp_path), permit(server, mechanism())
+    ledger.authorise(row, promise())
+    planned = mechanism()
+    beside = ("noise beside the payload", 1e-9)
+    quieter = mechanism(sigma=0.19, bounds=(*(planned.bounds or ()), beside))
+    ledger.settle(read_hash(server), json.dumps(quieter.to_json()))
+    assert read_ledger(tmp_path / "own" / "ledger.jsonl").mechanisms == (quieter,)
+
+
 def kept(tmp_path: Path, server: Ledger, settled: RoundMechanism, number: int = 1) -> None:
     """One more uplink of a client, from the server's row to its account."""
     folder = tmp_path / "own"
