@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from fl.cli.main import COMMANDS, build_parser
+from hardware.lab.file import find_lab
 from tests.docs.markdown import GUIDES, PAGES, ROOT, TOP_PAGES, anchors, blocks, commands, inline_code, links, text_of
 
 README = ROOT / "README.md"
@@ -122,6 +123,12 @@ def test_the_python_snippet_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "zero-out" in done.stdout
     assert (tmp_path / "runs/mine/ledger.jsonl").is_file()
+
+
+def test_the_lab_of_the_guide_is_one(tmp_path: Path) -> None:
+    (lab,) = blocks(ROOT / "docs/labs/index.md", "toml")
+    (tmp_path / "lab.toml").write_text(lab, encoding="utf-8")
+    assert len(find_lab(str(tmp_path / "lab.toml")).clients) == 5
 
 
 def test_one_version_everywhere() -> None:
