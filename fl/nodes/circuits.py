@@ -74,21 +74,28 @@ def circuits_of(radio: Radio) -> Circuits:
     return Circuits(radio.tx_step, None if image_db is None else db_to_amplitude_ratio(image_db))
 
 
-def charged_gain_upper(state: SoundedChannel, air: AirFormat, circuits: Circuits, noise_std_real: float) -> float:
+def charged_gain_upper(
+    state: SoundedChannel,
+    air: AirFormat,
+    circuits: Circuits,
+    noise_std_real: float,
+    left_std_real: float | None = None,
+) -> float:
     """Upper bound on the factor by which what a client sends moves what arrives.
 
-    noise_std_real: lower bound on the noise that is always there. `PrivacyError` where nothing bounds it.
+    noise_std_real: lower bound on the noise that is always there, for which dither is chosen. left_std_real: what of it
+    was there when that was sent, where it was less. `PrivacyError` where nothing bounds it.
     """
     gain = gain_with_image(state, air, circuits.image)
     dither = dither_for(state, air, circuits, noise_std_real)
     if circuits.step is None or dither is None:
         return gain
-    scene = _scene(state, air, circuits, noise_std_real)
+    scene = _scene(state, air, circuits, noise_std_real if left_std_real is None else left_std_real)
     rounding = gain_excess(dither, circuits.step, **scene)
     if math.isinf(rounding):
         raise PrivacyError(
             f"a step of the transmitter's converter arrives as {circuits.step * scene['gain']:.3g}, more than twice "
-            f"the receiver's noise of {noise_std_real:.3g}: lower tx_gain_db or rx_gain_db, or use more bits"
+            f"the receiver's noise of {scene['noise_std_real']:.3g}: lower tx_gain_db or rx_gain_db, or use more bits"
         )
     return gain + rounding
 

@@ -4,19 +4,20 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.converter import rounding_var_real
-from calibration.noise import NoiseMeasurement
-from calibration.presence import faltered, proven_var
 from fl.errors import PrivacyError
+from fl.nodes.accounting import accounted
 from fl.nodes.air_format import AirFormat
+from fl.nodes.circuits import charged_gain_upper, least_jamming
 from fl.nodes.link import Link
 from fl.nodes.messages import (
     Announcement,
     Check,
+    Circuits,
     CountOffset,
     Decision,
     DescribeCircuits,
@@ -67,10 +68,11 @@ class Cast:
 
 @dataclass(frozen=True)
 class Round:
-    """A planned uplink. jammer: who jams in it, by name, None where nobody does."""
+    """A planned uplink. circuits: of all who sounded. jammer: who jams in it, by name, None where nobody does."""
 
     plan: UplinkPlan
     soundings: Soundings
+    circuits: tuple[Circuits, ...]
     decisions: tuple[Decision, ...]
     payload_start: int
     jammer: str | None
@@ -128,7 +130,7 @@ class Coordinator:
             jammer = self.cast.transmitters[place]
             jamming = self._order(jammer, jamming, state, block)
         plan = self._public_plan(uplink, attempt, alpha_u, jamming, silent, soundings, decisions)
-        return Round(plan, soundings, decisions, payload_start, jammer)
+        return Round(plan, soundings, tuple(circuits), decisions, payload_start, jammer)
 
     def _sound(self, uplink: int, attempt: int) -> Soundings:
         beginning = self.stage.begin(uplink, attempt)
@@ -283,28 +285,37 @@ class Coordinator:
             ) from error
 
     def account(self, current: Round, received: Received) -> RoundMechanism:
-        """ACCOUNT: the worst case, lowered where less noise was heard than it counts on; never raised.
+        """ACCOUNT: the worst case, lowered where less noise was heard than it counts on; never raised."""
+        return accounted(
+            current.mechanism,
+            current.soundings.noise,
+            received,
+            jammed=current.jammer is not None,
+            rounded_anew=partial(self._rounded_anew, current),
+        )
 
-        Three things are looked at. The guards, before and after everybody sent: has the receiver's noise fallen since
-        the silence, or in a part of the band? The margins, where the jammer is alone: is the sum of both what it should
-        be? And the empty cells of every symbol: was the jammer there all the time? Where it was not, none of its noise
-        counts.
+    def _rounded_anew(self, current: Round, mechanism: RoundMechanism) -> RoundMechanism:
+        """With what rounding is charged in the receiver's noise as it turned out to be: see `fl.nodes.circuits`.
+
+        Where a converter's steps are too coarse for that nothing is known of the noise that counts; a jammer's that
+        would be a grid in it is none.
         """
-        before, guards = current.soundings.noise, received.guards
-        # The converter's part of what is heard stays as it was, and does not count.
-        rounding = rounding_var_real(before.converter_step)
-        mechanism = _with_noise_of(guards, before, current.mechanism, rounding)
-        if current.jammer is None:
-            return mechanism
-        planned_var = (mechanism.sigma * mechanism.alpha_u) ** 2
-        heard_var = planned_var + rounding
-        if received.margins is None or faltered(received.empty_var_real, received.empty_cells, heard_var):
-            return mechanism.without_jammer()
-        proven = proven_var(received.margins, heard_var)
-        if proven < heard_var:
-            share = max(proven - rounding, 0.0) / planned_var
-            return _resting_on(replace(mechanism, sigma=mechanism.sigma * math.sqrt(share)), received.margins)
-        return mechanism
+        planned, left = current.mechanism.noise_std_real, mechanism.noise_std_real
+        scenes = list(zip(current.soundings.states, current.circuits, strict=True))
+        try:
+            if current.jammer is not None:
+                state, own = scenes[self.cast.transmitters.index(current.jammer)]
+                if mechanism.alpha_cj < least_jamming(state, self.air, own, left):
+                    mechanism = mechanism.without_jammer()
+            risen = [
+                charged_gain_upper(state, self.air, own, planned, left)
+                / charged_gain_upper(state, self.air, own, planned)
+                for state, own in scenes[: len(self.weights)]
+            ]
+        except PrivacyError:
+            return replace(mechanism, sigma=0.0, sigma_origin=SigmaOrigin.UNKNOWN)
+        gains = zip(mechanism.received_gains, risen, strict=True)
+        return replace(mechanism, received_gains=tuple(gain * factor for gain, factor in gains))
 
 
 def bounds_of(air: AirFormat, senders: int, *, jams: bool, rounding: float, soundings: int = 1) -> Bounds:
@@ -336,29 +347,3 @@ def _comparable(soundings: Soundings, jammer: SoundedChannel | None) -> Sounding
     if any(state.flat is not None for state in soundings.states) and everywhere.noise_var_real < within.noise_var_real:
         return replace(soundings, sigma=everywhere)
     return soundings
-
-
-def _resting_on(mechanism: RoundMechanism, heard: NoiseMeasurement) -> RoundMechanism:
-    """The mechanism, whose sigma is a bound on noise beside the payload now: one more that may fail."""
-    failure = ("noise beside the payload", 1.0 - heard.bound_confidence)
-    return replace(mechanism, bounds=(*(mechanism.bounds or ()), failure))
-
-
-def _with_noise_of(
-    guards: NoiseMeasurement, before: NoiseMeasurement, mechanism: RoundMechanism, rounding: float
-) -> RoundMechanism:
-    """With less of the receiver's noise where the guards have less than the silence before, or a part of their band
-    less than is counted on."""
-    if guards.ci[1] < before.ci[0]:
-        share = max(guards.pooled_lower - rounding, 0.0) / (before.noise_var_real - rounding)
-        mechanism = _resting_on(_with_noise(mechanism, mechanism.noise_std_real * math.sqrt(share)), guards)
-    own_var = mechanism.noise_std_real**2 + rounding
-    proven = proven_var(guards, own_var)
-    if proven < own_var:
-        mechanism = _resting_on(_with_noise(mechanism, math.sqrt(max(proven - rounding, 0.0))), guards)
-    return mechanism
-
-
-def _with_noise(mechanism: RoundMechanism, noise_std_real: float) -> RoundMechanism:
-    sigma = math.hypot(mechanism.jammer_gain * mechanism.alpha_cj, noise_std_real) / mechanism.alpha_u
-    return replace(mechanism, sigma=sigma, noise_std_real=noise_std_real)

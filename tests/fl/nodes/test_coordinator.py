@@ -12,15 +12,19 @@ import pytest
 from calibration.noise import measure_noise
 from fl.errors import ConfigError
 from fl.nodes.air_format import AirFormat
+from fl.nodes.coordinator import Round
 from fl.nodes.link import InProcessLink
 from fl.nodes.messages import Check, JammingDecision, JammingOrder, Message, Receive, Received, Withdraw
 from fl.nodes.radio_uplink import RadioUplink
+from fl.privacy.converters import kappa
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
+from fl.privacy.sensitivity import Label, Neighbours
 from fl.uplink.contract import NotSentError
 from fl.uplink.jammer import JammerRole
 from hardware.radio.errors import HardwareError
+from phy.dither import Dither
 from phy.fading import circular_noise
-from tests.fl.nodes.radios import NUMEROLOGY, SYMBOL, lab_of, nothing, opened, power_of, sent_by, updates_of
+from tests.fl.nodes.radios import NUMEROLOGY, SIZES, SYMBOL, lab_of, nothing, opened, power_of, sent_by, updates_of
 
 SHORT: dict[str, Any] = {"quiet_samples": 8192, "sounding_symbols": 8}
 
@@ -226,8 +230,11 @@ def test_a_receiver_that_is_quieter_in_a_part_of_its_band_beside_the_payload(the
     guards = measure_noise(quieter.astype(np.complex64), NUMEROLOGY, 0.999)
     planned = replace(mechanism_of(0.9 * 1e-5**0.5, 0.0, 0.9 * 1e-5**0.5), alpha_cj=0.0)
     received: Any = SimpleNamespace(guards=guards)
-    current: Any = SimpleNamespace(mechanism=planned, soundings=SimpleNamespace(noise=silence), jammer=None)
     with opened(lab_of(), SYMBOL) as uplink:
+        sounded = uplink.coordinator.plan(1, 0)
+        planned = replace(planned, received_gains=sounded.mechanism.received_gains)
+        soundings = replace(sounded.soundings, noise=silence)
+        current = replace(sounded, plan=replace(sounded.plan, mechanism=planned), soundings=soundings)
         accounted = uplink.coordinator.account(current, received)
     if there == 1.0:
         assert accounted == planned
@@ -264,6 +271,52 @@ def test_what_the_receivers_converter_adds_beside_a_payload_does_not_count(heard
         assert accounted == mechanism
     else:
         assert accounted.sigma**2 / planned == pytest.approx(counted, abs=0.01)
+
+
+def fallen(planned: Round, var_ratio: float) -> Any:
+    """What is received where the receiver has so much of its noise beside the payload, and a jammer is whole."""
+    own_var_real = planned.soundings.noise.noise_var_real
+    sum_var_real = (planned.mechanism.sigma * planned.plan.alpha_u) ** 2
+    rng = np.random.default_rng(1)
+
+    def heard(var_real: float) -> Any:
+        return measure_noise(circular_noise(30 * NUMEROLOGY.fft_size, var_real, rng), NUMEROLOGY, 0.999)
+
+    empty = np.full(8, 2.0 * sum_var_real)
+    guards, margins = heard(var_ratio * own_var_real), heard(1.2 * sum_var_real)
+    return SimpleNamespace(guards=guards, margins=margins, empty_var_real=empty, empty_cells=60)
+
+
+@pytest.mark.parametrize(("var_ratio", "known"), [(1.0, True), (0.1, True), (0.01, False)])
+def test_rounding_is_charged_in_the_noise_that_is_left(var_ratio: float, known: bool) -> None:
+    """A step of 12 bits arrives as a quarter of the noise that was planned for, as most of a tenth of its power, and as
+    more than twice a hundredth of it, for which there is no bound. A channel of gain 1 is charged with kappa itself."""
+    with opened(lab_of(dac_bits=12), SYMBOL, **SHORT) as uplink:
+        planned = uplink.coordinator.plan(1, 0)
+        done = uplink.coordinator.account(planned, fallen(planned, var_ratio))
+    assert (done.sigma_origin is SigmaOrigin.MEASURED) == known
+    if not known:
+        assert np.isinf(done.noise_ratios(SIZES, Label.CLIENT, Neighbours.ZERO_OUT)).all()
+        return
+    step = 1.0 / 2047.0
+    before, after = (kappa(Dither.SMOOTH, step / left.noise_std_real) for left in (planned.mechanism, done))
+    assert (after > 10.0 * before) == (var_ratio < 1.0)
+    risen = np.array(done.received_gains) - np.array(planned.mechanism.received_gains)
+    assert risen == pytest.approx(after - before, rel=0.2)
+
+
+@pytest.mark.parametrize(("var_ratio", "counted"), [(1.0, True), (0.1, False)])
+def test_a_jammer_that_is_a_grid_in_the_noise_that_is_left_is_none(var_ratio: float, counted: bool) -> None:
+    """A step of 1/255 arrives as a third of the noise that was planned for, and as all that is left."""
+    power = power_of(jammer_role=JammerRole.DEDICATED, jammer_sigma=0.04)
+    lab = lab_of(noise_var_complex=5e-4, radio={"jammer": {"dac_bits": 9}})
+    with opened(lab, SYMBOL, power=power, **SHORT) as uplink:
+        planned = uplink.coordinator.plan(1, 0)
+        assert planned.plan.jammer.needed
+        done = uplink.coordinator.account(planned, fallen(planned, var_ratio))
+    assert (done.alpha_cj > 0.0) == counted
+    if not counted:
+        assert done.sigma == pytest.approx(done.noise_std_real / done.alpha_u)
 
 
 def test_soundings_that_were_given_up_may_have_failed_too() -> None:
