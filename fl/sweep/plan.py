@@ -31,6 +31,7 @@ from hardware.foundation.sections import Section, as_tuple, explain, nearest
 PLAN_FILE, TIMING_FILE, LOG_FILE = "sweep.json", "timing.json", "dask.log"
 _LONGEST_SLUG = 200
 _MOST_TRIALS = 10_000
+_TRIAL, _NUMBERED = "trial-{:02d}", re.compile("trial-[0-9]{2,5}")
 _RESERVED = (PLAN_FILE, TIMING_FILE, LOG_FILE)
 _SLUG = re.compile(r"[a-z0-9][a-z0-9.-]*(_[a-z0-9][a-z0-9.-]*)*")
 
@@ -169,12 +170,13 @@ class SweepFolder:
 
     def run_folder(self, point: Point, trial: int) -> RunFolder:
         """The folder of one trial, which need not exist yet."""
-        return RunFolder(self.path / point.slug / f"trial-{trial:02d}")
+        return RunFolder(self.path / point.slug / _TRIAL.format(trial))
 
     def finished(self, point: Point) -> list[int]:
-        """Trials that have a result."""
-        found = (self.path / point.slug).glob("trial-*/result.json")
-        return sorted(int(path.parent.name.removeprefix("trial-")) for path in found)
+        """Trials that have a result. Folders of other names, such as a copy that somebody keeps there, are none."""
+        names = {path.parent.name for path in (self.path / point.slug).glob("trial-*/result.json")}
+        numbers = (int(name.removeprefix("trial-")) for name in names if _NUMBERED.fullmatch(name))
+        return sorted(trial for trial in numbers if _TRIAL.format(trial) in names)
 
     def timing(self) -> dict[str, Any]:
         """Content of timing.json; empty before the first trial has finished."""

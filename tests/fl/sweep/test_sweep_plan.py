@@ -241,6 +241,10 @@ def test_a_sweep_folder(tmp_path: Path, plan: SweepPlan) -> None:
         run_folder.path.mkdir(parents=True)
         if trial != 10:
             run_folder.write_json("result.json", {})
+    # What somebody keeps beside them, under whatever name, is no trial.
+    for name in ("trial-old", "trial-", "trial-007", "trial-3", "trial-٣٣", "trial-" + "9" * 200):
+        (folder.path / first.slug / name).mkdir()
+        RunFolder(folder.path / first.slug / name).write_json("result.json", {})
     assert folder.finished(first) == [1, 2, 123]
     assert folder.finished(second) == []
     RunFolder(folder.path).write_json("sweep.json", plan.to_json())
