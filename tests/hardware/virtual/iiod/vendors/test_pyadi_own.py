@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hardware.virtual.iiod.emulator import Emulator
+from tests.conftest import COUNTED
 from tests.hardware.virtual.iiod.raw_client import make_lab
 
 ARCHIVE = Path(sys.prefix) / "share" / "pyadi-iio-0.0.4.tar.gz"
@@ -66,7 +68,7 @@ def unpack(folder: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("library", ["its own", "installed"])
-def test_its_own_tests_pass(tmp_path: Path, library: str) -> None:
+def test_its_own_tests_pass(tmp_path: Path, library: str, record_property: Callable[[str, object], None]) -> None:
     unpack(tmp_path)
     (tmp_path / "tests" / "virtual_pluto.py").write_text(PLUGIN)
     options = [*FILES, "-q", "-p", "virtual_pluto", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
@@ -85,3 +87,4 @@ def test_its_own_tests_pass(tmp_path: Path, library: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
     assert passed is not None
     assert int(passed[1]) == CASES - len(skipped) // 2
+    record_property(f"{COUNTED}pyadi-iio's own tests for the Pluto, {library} library", int(passed[1]))

@@ -12,7 +12,7 @@ and calls a package that is not imported): what it means to ask is asked here.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hardware.virtual.iiod.emulator import Emulator
+from tests.conftest import COUNTED
 from tests.hardware.virtual.iiod.raw_client import make_lab
 
 pytestmark = pytest.mark.skipif(
@@ -37,6 +38,12 @@ CABLE = {
     "sample_rate": 4_000_000,
 }
 Values = NDArray[np.complex128]
+
+
+@pytest.fixture(autouse=True)
+def _counted(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> None:
+    if request.cls is not None:
+        record_property(f"{COUNTED}pyadi-iio's later tests for the Pluto, rewritten", 1)
 
 
 @pytest.fixture(scope="module")
