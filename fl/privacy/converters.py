@@ -44,6 +44,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from fl.errors import PrivacyError
+from fl.privacy.accountant import epsilon_exact
 from phy.dither import Dither
 
 SIGMAS = 12.0
@@ -114,6 +115,11 @@ def tail_probability(samples: int) -> float:
 def tail_delta(samples: int) -> float:
     """What of delta belongs to events that kappa leaves out, for every claim of at most `LARGEST_EPSILON`."""
     return tail_probability(samples) * (1.0 + math.exp(LARGEST_EPSILON))
+
+
+def vouched_for(total_loss: float, delta: float) -> bool:
+    """Whether a claim of this loss, as it is with kappa, may rest on that; if not, `rounding_distance` is charged."""
+    return epsilon_exact(total_loss, delta) <= LARGEST_EPSILON
 
 
 def rounding_distance(step: float, samples: int, gain: float) -> float:

@@ -114,11 +114,13 @@ class RoundMechanism:
         """How the update of a client with so many samples must have been bounded for the losses to hold."""
         return Clipping.each_of(samples, self.clip_norm) if self.record_bounded else Clipping.whole(self.clip_norm)
 
-    def losses(self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours) -> NDArray[np.float64]:
+    def losses(
+        self, sizes: NDArray[np.int64], label: Label, neighbours: Neighbours, *, smoothed: bool = True
+    ) -> NDArray[np.float64]:
         """This uplink's contribution 1/2 (Delta_i/sigma)^2 to S for each client, shape (K,)."""
         # Beyond the largest number the loss is infinite.
         with np.errstate(over="ignore"):
-            return 0.5 * self.noise_ratios(sizes, label, neighbours) ** 2
+            return 0.5 * self.noise_ratios(sizes, label, neighbours, smoothed=smoothed) ** 2
 
     def without_backoff(self) -> "RoundMechanism":
         """The same uplink with s_i = 1 wherever a client sends more quietly: the paper's s-free bound."""

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fl.privacy.accountant import Accountant, checked_delta, epsilon_exact, epsilon_of
+from fl.privacy.accountant import Accountant, checked_delta, epsilon_of
 from fl.privacy.conditions import JAMMER_MEANING, SERVER_HONEST, VIEW_MEANING, JammerTrust, View
-from fl.privacy.converters import LARGEST_EPSILON
+from fl.privacy.converters import vouched_for
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label, Neighbours
 
@@ -217,7 +217,7 @@ def _ratios(
         return smoothed
     with np.errstate(over="ignore"):
         loss = float(0.5 * np.square(smoothed).sum(axis=0).max())
-    if epsilon_exact(loss, delta) <= LARGEST_EPSILON:
+    if vouched_for(loss, delta):
         return smoothed
     return _composed(mechanisms, sizes, label, neighbours, smoothed=False)
 

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 
 from fl.privacy.accountant import epsilon_of_loss
 from fl.privacy.conditions import JammerTrust, View
+from fl.privacy.converters import vouched_for
 from fl.privacy.ledger import Ledger, LedgerHeader
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label
 from fl.privacy.statement import PrivacyStatement, delta_left, state_privacy
-from fl.run.config import RunConfig
+from fl.run.config import RunConfig, UplinkKind
 from fl.run.delta_split import split_delta
 from fl.run.folder import RunFolder
 from fl.run.inputs import Inputs
@@ -61,11 +62,15 @@ class ChargedUplink:
 
     def epsilon(self, *planned: RoundMechanism) -> float:
         """Of all uplinks, charged and planned, at what their bounds leave of delta."""
-        losses = sum((self._losses(mechanism) for mechanism in planned), self.ledger.losses)
+        loss = float(sum((self._losses(mechanism) for mechanism in planned), self.ledger.losses).max())
         left = delta_left(self.config.privacy.delta - self.ledger.bounds_delta, planned)
         if left <= 0.0:
             return math.inf
-        return epsilon_of_loss(self.config.privacy.accountant, float(losses.max()), left)
+        if self.config.uplink.kind is UplinkKind.RADIO and not vouched_for(loss, left):
+            # Rounding counts whole then, in every uplink until now: too seldom to keep sums of it.
+            every = [*self.ledger.mechanisms.values(), *planned]
+            loss = float(np.sum([self._losses(mechanism, smoothed=False) for mechanism in every], axis=0).max())
+        return epsilon_of_loss(self.config.privacy.accountant, loss, left)
 
     def exceeds_budget(self, mechanism: RoundMechanism) -> bool:
         """Whether the uplink, sent as it is planned, would spend more than the budget.
@@ -115,5 +120,5 @@ class ChargedUplink:
             for label in (claimed, *(label for label in Label if label is not claimed))
         )
 
-    def _losses(self, mechanism: RoundMechanism) -> NDArray[np.float64]:
-        return mechanism.losses(self.sizes, self.config.label, self.config.privacy.neighbours)
+    def _losses(self, mechanism: RoundMechanism, *, smoothed: bool = True) -> NDArray[np.float64]:
+        return mechanism.losses(self.sizes, self.config.label, self.config.privacy.neighbours, smoothed=smoothed)

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from calibration.plots import save_figure
 from fl.privacy.accountant import Accountant, epsilon_of_loss
+from fl.privacy.converters import vouched_for
 from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.sensitivity import Label
 from fl.run.config import PrivacyConfig, RunConfig
@@ -105,12 +106,18 @@ def _privacy(contents: LedgerContents, wanted: PrivacyConfig) -> Figure:
     labels = sorted(Label, key=lambda label: label is not header.label)
     left = header.delta - np.cumsum([mechanism.bounds_delta or 0.0 for mechanism in contents.mechanisms])
     for label, colour in zip(labels, (BLUE, RED, GREEN), strict=True):
-        losses = np.array([m.losses(header.sizes_array, label, header.neighbours) for m in contents.mechanisms])
-        worst = losses.cumsum(axis=0).max(axis=1)
+        claim = (header.sizes_array, label, header.neighbours)
+        # With and without the help of dither: see `fl.privacy.converters`.
+        worst, whole = (
+            np.cumsum([m.losses(*claim, smoothed=smoothed) for m in contents.mechanisms], axis=0).max(axis=1)
+            for smoothed in (True, False)
+        )
         for accountant, style in styles.items():
             epsilons = [
-                epsilon_of_loss(accountant, float(loss), float(delta)) if delta > 0 else math.inf
-                for loss, delta in zip(worst, left, strict=True)
+                epsilon_of_loss(accountant, float(loss if vouched_for(loss, delta) else rough), float(delta))
+                if delta > 0
+                else math.inf
+                for loss, rough, delta in zip(worst, whole, left, strict=True)
             ]
             _curve(panel, epsilons, style, colour, f"{label.value}, {accountant.value}")
     drawn = any(np.isfinite(np.asarray(line.get_ydata())).any() for line in panel.lines)
