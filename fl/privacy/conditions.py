@@ -30,7 +30,11 @@ VIEW_MEANING = {
 }
 SERVER_HONEST = (
     "server: trusted to be honest about its receiver's noise and about the channels that it has measured, and to have "
-    "no better receiver; not trusted otherwise"
+    "no better receiver and no second one; not trusted otherwise"
+)
+AIR_KEEPS = (
+    "air: channels are taken to stay as they were sounded until the payload has ended, and the receiver's noise to be "
+    "smooth within a subcarrier"
 )
 _FRESH = "to send fresh noise that nobody can predict, and to tell it to nobody"
 JAMMER_MEANING = {
@@ -41,3 +45,10 @@ JAMMER_MEANING = {
     "is only the receiver's noise protects",
     JammerTrust.UNKNOWN: f"jammer: not recorded who it is; whoever it is, it is trusted {_FRESH}",
 }
+
+
+def rests_on(view: View, jammer: JammerTrust, *, noise_known: bool = True) -> tuple[str, ...]:
+    """What a claim rests on, in sentences. noise_known: whether the server has said anything about its noise."""
+    air = (AIR_KEEPS,) if view is View.SAMPLES else ()
+    server = (SERVER_HONEST,) if noise_known else ()
+    return (VIEW_MEANING[view], *air, *server, JAMMER_MEANING[jammer])

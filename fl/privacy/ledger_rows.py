@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from fl.errors import LedgerError, PrivacyError
 from fl.privacy.accountant import checked_delta
-from fl.privacy.conditions import JAMMER_MEANING, SERVER_HONEST, VIEW_MEANING, JammerTrust, View
+from fl.privacy.conditions import JammerTrust, View, rests_on
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.privacy.sensitivity import Label, Neighbours
 from hardware.foundation.documents import DocumentError, open_regular
@@ -87,7 +87,7 @@ class LedgerHeader:
             "delta_bounds": self.delta_bounds,
             "confidence": self.confidence,
             # In words, so that the file alone says what its numbers rest on; nothing reads it.
-            "trust": [VIEW_MEANING[self.view], SERVER_HONEST, JAMMER_MEANING[self.jammer]],
+            "trust": list(rests_on(self.view, self.jammer)),
         }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.privacy.accountant import Accountant, checked_delta, epsilon_of
-from fl.privacy.conditions import JAMMER_MEANING, SERVER_HONEST, VIEW_MEANING, JammerTrust, View
+from fl.privacy.conditions import JammerTrust, View, rests_on
 from fl.privacy.converters import vouched_for
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label, Neighbours
@@ -88,8 +88,7 @@ class PrivacyStatement:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the claim rests on, in sentences."""
-        server = () if self.sigma_origin in ("none", "unknown") else (SERVER_HONEST,)
-        return (VIEW_MEANING[self.view], *server, JAMMER_MEANING[self.jammer])
+        return rests_on(self.view, self.jammer, noise_known=self.sigma_origin not in ("none", "unknown"))
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; infinite values as the string "inf"."""

@@ -97,6 +97,7 @@ def test_it_says_what_it_rests_on() -> None:
     view, server, jammer = said.notes
     assert view.startswith("cells: against whoever has the demodulated sum")
     assert "honest about its receiver's noise" in server
+    assert [note.split(":")[0] for note in stated(replace(jammed, view=View.SAMPLES)).notes][:2] == ["samples", "air"]
     assert "against the one whose turn it is only the receiver's noise protects" in jammer
     assert "delta 1e-05 (9.94e-06 mechanism, 6e-08 measured bounds)" in said.conditions
     record = said.to_json()
@@ -159,7 +160,7 @@ def test_the_header_keeps_view_jammer_and_split(tmp_path: Path) -> None:
     opened = json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])
     jammed = replace(MEASURED, alpha_cj=0.5)
     assert opened["trust"] == list(stated(jammed, view=View.SAMPLES, jammer=JammerTrust.EXTERNAL).notes)
-    assert [said.split(":")[0] for said in opened["trust"]] == ["samples", "server", "jammer"]
+    assert [said.split(":")[0] for said in opened["trust"]] == ["samples", "air", "server", "jammer"]
 
 
 def test_a_ledger_of_format_1_is_about_cells_and_its_bounds_are_unknown(
