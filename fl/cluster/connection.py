@@ -9,15 +9,18 @@ path:
 
 import asyncio
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fl.cluster.access import Access
 from fl.errors import ClusterError
+from hardware.foundation.durable import open_to_append
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -50,11 +53,18 @@ def remote_workers(access: Access) -> Iterator["Client"]:
             client.close(timeout=_CLOSE_S)
 
 
+class _OwnFile(logging.FileHandler):
+    """Writes through no link."""
+
+    def _open(self) -> TextIOWrapper:
+        return os.fdopen(open_to_append(Path(self.baseFilename)), "a", encoding=self.encoding)
+
+
 @contextmanager
 def dask_log(path: Path) -> Iterator[None]:
     """Let Dask write its warnings to a file, which there is none of without one: on the terminal they mean nothing."""
     logger = logging.getLogger("distributed")
-    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
+    handler = _OwnFile(path, encoding="utf-8", delay=True)
     handler.setLevel(logging.WARNING)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger.addHandler(handler)

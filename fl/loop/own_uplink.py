@@ -25,7 +25,7 @@ from fl.privacy.statement import PrivacyStatement
 from fl.run.assemble import calibration_of, make_allocation, make_uplink
 from fl.run.charging import ChargedUplink, begin_folder
 from fl.run.config import RunConfig, resolve_config
-from fl.run.folder import RunFolder, created, is_unused, locked
+from fl.run.folder import RunFolder, created, is_unused, locked, refuse_links
 from fl.run.inputs import gather
 from fl.run.journal import journal_of
 from fl.uplink.attempts import attempt_uplink
@@ -158,6 +158,7 @@ def open_uplink(
     fresh = is_unused(folder.path)
     if not fresh and not resume:
         raise RunFolderError(f"{folder.path} is not empty: choose another `out`, or resume=True to go on with it")
+    refuse_links(folder.path)
     inputs = gather(resolved, None)
     calibration = calibration_of(resolved, inputs)
     allocation = make_allocation(resolved, counts, coordinates)

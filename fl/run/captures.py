@@ -32,6 +32,7 @@ from hardware.recording.sigmf_files import Reserved
 
 FOLDER = "captures"
 START = "start.npy"
+_UNFINISHED = (".*.tmp", ".*.reserved")
 ATTEMPT = re.compile(r"uplink-(\d{4,})-(\d+)\.jsonl")
 OUTCOME = "outcome"
 
@@ -98,8 +99,9 @@ class CaptureFolder:
 
     def clean(self) -> None:
         """Remove what a crash has left: room that was kept for samples, files that were half written."""
-        for path in self.path.glob(".*"):
-            path.unlink()
+        for pattern in _UNFINISHED:
+            for path in self.path.glob(pattern):
+                path.unlink()
 
     def attempts(self) -> list[AttemptFiles]:
         """All complete ones, in order."""

@@ -266,6 +266,19 @@ def created(path: Path) -> Iterator[RunFolder]:
         os.close(descriptor)
 
 
+def refuse_links(path: Path) -> None:
+    """Raise `RunFolderError` where a folder in `path`, or within one of its folders, is a link.
+
+    Who packed it may be a stranger, and what is written or removed behind a link may be anything of this user's.
+    """
+    for home, folders, _ in os.walk(path):
+        for name in folders:
+            if os.path.islink(os.path.join(home, name)):  # noqa: PTH114, PTH118 - once for each of many folders
+                raise RunFolderError(
+                    f"{Path(home) / name} is a link, which may lead anywhere: put the folder itself in its place"
+                )
+
+
 @contextmanager
 def locked(folder: RunFolder) -> Iterator[None]:
     """Keep other processes from running in the folder; the lock goes with this process, however it ends."""

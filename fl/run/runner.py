@@ -23,7 +23,7 @@ from fl.run.config import RunConfig
 from fl.run.course.metrics import UplinkMetrics
 from fl.run.course.result import RunResult
 from fl.run.course.uplinks import Course
-from fl.run.folder import ALLOCATION, RunFolder, created, is_unused, locked
+from fl.run.folder import ALLOCATION, RunFolder, created, is_unused, locked, refuse_links
 from fl.run.journal import journal_of
 from fl.run.training import ThreadedTraining, Training, canaried_by, trained_by
 from fl.tracking.tracker import Tracked, flattened, make_trackers, tracking
@@ -56,6 +56,7 @@ def run_experiment(
     folder = RunFolder(out)
     fresh = is_unused(out)
     if not fresh:
+        refuse_links(out)
         _check_same_run(folder, config, resume=resume)
     trackers = make_trackers(config.tracking.to)
     with ExitStack() as stack:

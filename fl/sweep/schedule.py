@@ -20,7 +20,7 @@ from fl.run.assemble import assemble
 from fl.run.cluster.agreement import check_workers
 from fl.run.cluster.expectation import Expected, expect
 from fl.run.config import RunConfig, UplinkKind
-from fl.run.folder import RunFolder, created, is_unused, locked
+from fl.run.folder import RunFolder, created, is_unused, locked, refuse_links
 from fl.sweep.cluster import DaskCrew
 from fl.sweep.crew import Crew
 from fl.sweep.local import local_crew
@@ -52,6 +52,7 @@ def run_sweep(
     started = time.perf_counter()
     folder = SweepFolder(out.absolute())
     fresh = check_folder(folder.path, plan, resume=resume)
+    refuse_links(folder.path)
     finished = {point.slug: folder.finished(point) for point in plan.points}
     # All points advance together, so that a sweep that is cut short can be compared.
     missing = [

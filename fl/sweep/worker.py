@@ -129,7 +129,7 @@ def _alone_in(trial: TrialTask) -> Iterator[None]:
     path = trial.folder.path
     lock = path.with_name(f".{path.name}.lock")
     _check(trial.flag)
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         seen, since = -1, time.monotonic()
         while True:

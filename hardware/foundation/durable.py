@@ -58,10 +58,19 @@ def open_new(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _AS_UMASK_SAYS)
 
 
+def open_to_append(path: Path, *, create: bool = True) -> int:
+    """Descriptor, for appending, of a file; of no link, and of no pipe, which nobody may read. Raises OSError."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+    descriptor = os.open(path, flags, _AS_UMASK_SAYS)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileExistsError(errno.EEXIST, "There is something that is not a file, and is not written to", str(path))
+    return descriptor
+
+
 def append_durably(path: Path, content: bytes) -> None:
     """Append `content` to `path` and wait until it is on disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, _AS_UMASK_SAYS)
-    with naming(path), os.fdopen(descriptor, "ab") as file:
+    with naming(path), os.fdopen(open_to_append(path), "ab") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -76,7 +85,7 @@ class AppendOnlyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
+        self._descriptor = open_to_append(path, create=False)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         self.size = os.fstat(self._descriptor).st_size
 

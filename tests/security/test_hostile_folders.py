@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 
 import pytest
 
-from fl.errors import DataError, UntrustedCodeError
+from fl.errors import DataError, RunFolderError, UntrustedCodeError
 from fl.import_path import code_of, trusted_code
 from fl.learning.data.own import load_huggingface, load_torchvision
+from fl.nodes.journal.log import NAME, RunLog
 from fl.run import run
+from fl.run.captures import CaptureFolder
+from fl.run.folder import RunFolder
+from fl.sweep.plan import PLAN_FILE, SweepFolder, load_plan
 from hardware.foundation.durable import AppendOnlyFile, append_durably, write_atomically
 from hardware.recording.sigmf_files import Reserved
 from tests.conftest import Outcome
@@ -144,6 +149,66 @@ def test_no_file_of_a_folder_is_written_through_a_link(tmp_path: Path) -> None:
     assert own.read_text() == "mine"
     assert (tmp_path / "x").read_bytes() == b"x"
     assert not (tmp_path / "x").is_symlink()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", ["captures", "figures", "audit", "figures/round-0001"])
+def test_nothing_is_written_or_removed_behind_a_folder_that_is_a_link(
+    command: Command, folder: Path, tmp_path: Path, name: str
+) -> None:
+    """Where a run is taken up, or its pictures are drawn, in the folder that somebody else has packed."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".profile").write_text("mine")
+    if (folder / name).exists():
+        shutil.rmtree(folder / name)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to(elsewhere)
+    for line in (["inspect", folder], ["run", folder / "config.toml", "--out", folder, "--resume"]):
+        refused = command(*line)
+        assert refused.code == 2
+        assert f"{name} is a link, which may lead anywhere" in refused.err
+    assert [path.name for path in elsewhere.iterdir()] == [".profile"]
+    assert command("inspect", folder, "--out", tmp_path / "pictures").code == 0
+
+
+def test_neither_a_sweep_nor_a_loop_goes_on_behind_a_link(command: Command, tmp_path: Path, tiny_file: Path) -> None:
+    from fl import open_uplink
+
+    plan = load_plan(str(tiny_file))
+    trial = SweepFolder(tmp_path / "sweep").run_folder(plan.points[0], 1).path
+    for made in (trial.parent, tmp_path / "elsewhere"):
+        made.mkdir(parents=True)
+    RunFolder(tmp_path / "sweep").write_json(PLAN_FILE, plan.to_json())
+    trial.symlink_to(tmp_path / "elsewhere")
+    refused = command("sweep", tiny_file, "--out", tmp_path / "sweep", "--resume")
+    assert refused.code == 2
+    assert "trial-01 is a link" in refused.err
+    with (
+        pytest.raises(RunFolderError, match="is a link"),
+        open_uplink("quickstart", sizes=[5, 5], coordinates=3, out=tmp_path / "sweep", resume=True),
+    ):
+        pass
+
+
+def test_only_what_a_crash_has_left_is_removed_from_captures(folder: Path) -> None:
+    for name in (".gitignore", ".uplink-0001-1.jsonl.tmp", ".uplink-0001-1-ps.sigmf-data.reserved"):
+        (folder / "captures" / name).write_text("x")
+    before = sorted(path.name for path in (folder / "captures").glob("[!.]*"))
+    CaptureFolder.of(folder).clean()
+    assert sorted(path.name for path in (folder / "captures").iterdir()) == [".gitignore", *before]
+
+
+@pytest.mark.parametrize("odd", [pipe, device])
+def test_what_grows_is_appended_to_files_only(tmp_path: Path, odd: Callable[[Path], None]) -> None:
+    """A pipe that nobody reads keeps nobody waiting. The log, on which nothing rests, is given up."""
+    odd(tmp_path / NAME)
+    with pytest.raises(OSError, match=r"not a file|symbolic links|No such device"):
+        append_durably(tmp_path / NAME, b"x")
+    log = RunLog(tmp_path)
+    log.open()
+    log.say("message", text="x")
+    assert not stat.S_ISREG((tmp_path / NAME).lstat().st_mode)
 
 
 @pytest.mark.parametrize("odd", [pipe, device])

@@ -26,10 +26,12 @@ def call(options: argparse.Namespace) -> int:
     from fl.inspect.figures import draw_round
     from fl.inspect.view import read_round
     from fl.run.captures import CaptureFolder
-    from fl.run.folder import RunFolder
+    from fl.run.folder import RunFolder, refuse_links
 
     folder = RunFolder(options.folder)
     view = read_round(folder, options.round)
+    if options.out is None:
+        refuse_links(folder.figures_path.parent)
     pictures = draw_round(view, options.out or folder.figures_path / f"round-{view.uplink:04d}")
     captures = CaptureFolder.of(folder.path).of_uplink(view.uplink)
     if options.json:

@@ -32,6 +32,7 @@ from fl.nodes.messages import (
     Withdraw,
 )
 from fl.nodes.stage import Beginning
+from hardware.foundation.durable import open_to_append
 
 NAME = "log.jsonl"
 _LOG = logging.getLogger("airdp")
@@ -84,7 +85,7 @@ class RunLog:
             if not self._open:
                 del self._waiting[_MOST_WAITING:]
                 return
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._descriptor = open_to_append(self._path)
         lines, self._waiting = b"".join(self._waiting), []
         os.write(self._descriptor, lines)
 
