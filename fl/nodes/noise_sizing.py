@@ -16,7 +16,8 @@ from fl.uplink.alpha_u import PowerSettings, UplinkState, choose_alpha_u
 from fl.uplink.jammer import SILENT, JammerPlan, JammerSettings, reachable_alpha_u, size_jammer
 from fl.uplink.modes import Backoff
 
-_PASSES = 3
+_PASSES = 20
+_ROUNDING = 1e-12
 IDEAL = Circuits()
 """Of a transmitter that rounds nothing and makes no image."""
 
@@ -52,15 +53,17 @@ class NoiseSizing:
         until it can; where so little is needed that its converter would make a grid of it, it sends more.
 
         The ledger will charge each client with the upper bound of its gain, so sigma is sized for the largest of these
-        bounds. They depend on alpha_u through the back-off, hence the few passes; what is charged is exact in any case.
+        bounds. They depend on alpha_u through the back-off: a lower alpha_u, for more noise over it, lets clients back
+        off by less, and takes more noise again. From a margin of 1 up this ends where a plan is enough for its own
+        bounds, and at the latest with those of clients that do not back off.
         """
-        margin = 1.0
         gain, least = 0.0, 0.0
         if jammer is not None:
             gain = noise_kept(jammer, self.air, jammer_circuits.image) * noise_gain(jammer, self.air)
             least = least_jamming(jammer, self.air, jammer_circuits, noise_std_real)
         bounds = self._gain_bounds(clients, noise_std_real, circuits or [Circuits()] * len(clients))
-        for _ in range(_PASSES):
+        margin, enough = 1.0, max(1.0, *bounds)
+        for left in reversed(range(_PASSES)):
             limits = np.full(len(self.weights), self.air.energy_limit)
             state = UplinkState(uplink, noise_std_real, self.weights, weakest_gains(clients), limits, margin)
             alpha_u = choose_alpha_u(self.power.alpha_u, state)
@@ -68,7 +71,10 @@ class NoiseSizing:
             if jammer is not None:
                 alpha_u, plan = self._jam(alpha_u, noise_std_real, gain, margin)
                 plan = self._above_steps(plan, least)
-            margin = max(1.0, *self._backed_off(bounds, clients, alpha_u))
+            needed = max(1.0, *self._backed_off(bounds, clients, alpha_u))
+            if needed <= margin * (1.0 + _ROUNDING):
+                break
+            margin = needed if left > 1 else enough
         return alpha_u, plan
 
     def _jam(self, alpha_u: float, noise_std_real: float, gain: float, margin: float) -> tuple[float, JammerPlan]:

@@ -144,6 +144,20 @@ def test_a_back_off_lowers_a_bound_only_where_it_may_be_claimed(backoff: Backoff
     assert jammer.sigma_required == pytest.approx(1e-3 * max(upper(relative_std) / claimed, upper(0.002)), rel=1e-6)
 
 
+@pytest.mark.parametrize("step", [1.5, 1.05, 1.001])
+def test_noise_is_enough_for_a_client_that_backs_off_by_less_the_more_of_it_there_is(step: float) -> None:
+    """More noise over alpha_u is a lower alpha_u, at which it backs off by less: each pass asks for `step` times what
+    the one before has asked for, until the bound of a client that does not back off is reached."""
+    bound, sigma = upper(0.05), 0.05
+    assert bound > 1.2
+    backoff = bound / step
+    gain = (NOISE_STD / sigma) * WEIGHTS[1] / (backoff * math.sqrt(AIR.energy_limit))
+    clients = (flat(1.0, 0.001), flat(gain, 0.05), flat(1.0, 0.001))
+    alpha_u, _ = sizing(alpha_u=ForNoise(sigma)).choose(1, clients, NOISE_STD, None)
+    left = max(1.0, alpha_u * WEIGHTS[1] / (gain * math.sqrt(AIR.energy_limit)))
+    assert NOISE_STD / alpha_u >= sigma * bound / left * (1 - 1e-9)
+
+
 def test_weakest_gains_are_those_of_the_weakest_subcarriers() -> None:
     """Two paths, 1 and 0.6: |H| is smallest at 0.4; undoing it takes 2.5 times the amplitude, and a filter's ripple."""
     channel = 1 + 0.6 * np.exp(-2j * np.pi * BAND.used_frequencies * 9)
