@@ -71,7 +71,8 @@ class ClientNode(TransmitterNode):
         most that factor times p_i alpha_u, whatever the update; what circuits add is in it.
         """
         state = announcement.state
-        self._announcement, self.departure = announcement, None
+        # What was announced before is void, also where nothing can be decided now: it was decided on for another.
+        self._announcement, self.departure = None, None
         self.jamming.forget()
         power = control_power(
             alpha_u=announcement.alpha_u,
@@ -80,13 +81,12 @@ class ClientNode(TransmitterNode):
             clip_norm=self.clip_norm,
             limit=self.transmitter.air.energy_limit,
         )
-        self._worst_backoff = power.backoff
         scene = (state, self.transmitter.air, self.transmitter.circuits)
         csi_error = float(np.mean(state.relative_std**2))
         elapsed = announcement.payload_start_sample + announcement.payload_samples - state.reference_sample
         # Half of the channel's relative error is phase; that of the frequency offset grows since the sounding.
         drift = 2.0 * math.pi * state.cfo_std_cycles_per_sample * elapsed
-        return Decision(
+        decision = Decision(
             backoff=power.backoff,
             gain_upper=charged_gain_upper(*scene, announcement.noise_std_real) / power.backoff,
             csi_error=csi_error,
@@ -94,6 +94,8 @@ class ClientNode(TransmitterNode):
             timing_error=self._timing_error(drift),
             rounding=rounding_of(*scene, announcement.alpha_u),
         )
+        self._announcement, self._worst_backoff = announcement, power.backoff
+        return decision
 
     def arrives_with(self, decision: Decision) -> float:
         """The largest gain with which what it sends may arrive: where it looks at its update, that of s_i = 1."""

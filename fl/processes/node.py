@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from fl.learning.settings import LocalMode
 from fl.learning.trainer import ClientData
 from fl.learning.workforce import Workforce
 from fl.nodes.air_format import AirFormat
-from fl.nodes.apart.client import ClientSide, answer_as_transmitter, kept_here
+from fl.nodes.apart.client import ClientSide, OwnTrouble, answer_as_transmitter
 from fl.nodes.apart.orders import Begin, Enrol, Enrolled, Order
 from fl.nodes.apart.own_ledger import OwnLedger
 from fl.nodes.apart.post import Doing, Handlers, Post
@@ -28,6 +29,7 @@ from fl.nodes.jammer import JammerNode, Jamming
 from fl.nodes.radio_uplink import dither_source, noise_source, places_of
 from fl.nodes.transmitter import Transmitter, Workspace
 from fl.privacy.clipping import BoundedUpdate
+from fl.privacy.sensitivity import Clipping
 from fl.processes.own_data import client_data
 from fl.processes.settings import NodeSettings
 from fl.processes.status import STATUS
@@ -44,6 +46,7 @@ from hardware.lab.opened import OpenLab, open_radio
 from hardware.radio.errors import HardwareError
 
 _LOG = logging.getLogger("airdp")
+_RUN = re.compile(r"[0-9a-f]{64}")
 _SAID = {
     "waiting": "waiting for the server at {}",
     "joined": "joined the server at {}; waiting for the other nodes",
@@ -85,6 +88,8 @@ class NodeProgram:
 
     def enrol(self, order: Enrol) -> Enrolled:
         """Take over the server's config, where it may be. One that it has already, after a cut, costs nothing."""
+        # What it was told of a run was about the config before; without a new beginning it takes no part in any.
+        self._carry_out = None
         if self._enrolment is not None and self._enrolment[0] == order:
             return self._enrolment[1]
         try:
@@ -92,9 +97,9 @@ class NodeProgram:
         except DocumentError as error:
             raise ConfigError(f"the server's config cannot be read: {error}") from error
         self.settings.require_trusted(config)
-        self._config, self._enrolment = config, None
+        self._config = self._enrolment = None
         enrolled = self._enrolled(config)
-        self._enrolment = (order, enrolled)
+        self._config, self._enrolment = config, (order, enrolled)
         return enrolled
 
     def _enrolled(self, config: RunConfig) -> Enrolled:
@@ -102,7 +107,11 @@ class NodeProgram:
         return Enrolled(0, 0)
 
     def begin(self, run: str, order: Begin) -> None:
-        """Open the radio and make the node."""
+        """Open the radio and make the node. run: hash of the first row of the server's ledger."""
+        self._carry_out = None
+        if not _RUN.fullmatch(run):
+            # A client's ledger is in a folder of that name.
+            raise ConfigError(f"a run is called {run[:80]!a}: expected the hash of a row")
         if len(order.sizes) != len(self.settings.lab.clients):
             raise ConfigError(f"the run has {len(order.sizes)} clients, the lab {len(self.settings.lab.clients)}")
         air = air_format(self.config, self.settings.lab, order.coordinates)
@@ -154,18 +163,23 @@ class ClientProgram(NodeProgram):
     _local: LocalTraining
     _ledger: OwnLedger | None = None
 
+    def __init__(self, settings: NodeSettings, stack: ExitStack) -> None:
+        super().__init__(settings, stack)
+        self._trouble = OwnTrouble()
+
     def _enrolled(self, config: RunConfig) -> Enrolled:
+        self._trouble.require_none()
         learner = make_learner(config)
         self._data = self._own_data(config, learner)
         self._local = learner.local
         return Enrolled(len(self._data.y), learner.start.size)
 
     def _own_data(self, config: RunConfig, learner: Learner) -> ClientData:
-        """What is wrong with data depends on them, and so do the words for it: they stay here."""
+        """The data; what is wrong with them stays here."""
         try:
             return client_data(config, learner, self.settings.place, self.settings.data)
         except Exception as error:
-            kept_here(error)
+            self._trouble.keep(error)
             raise DataError(f"the data of '{self.settings.name}' cannot be used; its own log says why") from error
 
     def _node(self, run: str, order: Begin, transmitter: Transmitter) -> Callable[[Order], Any]:
@@ -175,6 +189,7 @@ class ClientProgram(NodeProgram):
             raise ConfigError(f"the run counts {sizes[place]} samples of this client, which has {len(self._data.y)}")
         if self._ledger is not None:
             self._ledger.close()
+            self._ledger = None
         self._ledger = OwnLedger(
             self.settings.state / run[:16],
             ledger_header(config, sizes, VIEW),
@@ -186,8 +201,8 @@ class ClientProgram(NodeProgram):
             lab=self.settings.lab,
             train=self._train,
             ledger=self._ledger,
-            clip_norm=config.privacy.clip_norm,
-            record_bounded=config.local.mode is LocalMode.RECORD,
+            clipping=_clipping(config, int(sizes[place])),
+            trouble=self._trouble,
         )
         side.node = ClientNode(
             transmitter,
@@ -204,6 +219,12 @@ class ClientProgram(NodeProgram):
         rng = generator(self.config.seed, Stream.LOCAL, uplink, place)
         # What a message holds cannot be written to, and PyTorch wants arrays that can.
         return self._local.update(model.copy(), self._data, rng, origin=f"client {place}'s update for uplink {uplink}")
+
+
+def _clipping(config: RunConfig, samples: int) -> Clipping:
+    """How the update of a client with so many samples must be bounded in a run."""
+    norm = config.privacy.clip_norm
+    return Clipping.each_of(samples, norm) if config.local.mode is LocalMode.RECORD else Clipping.whole(norm)
 
 
 def run_node(settings: NodeSettings) -> None:

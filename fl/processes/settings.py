@@ -73,12 +73,20 @@ class NodeSettings:
         return Hello(PROTOCOL, package_version("airdp") or "", self.name, self.role.value, lab_digest(self.lab), "")
 
     def require_trusted(self, config: RunConfig) -> None:
-        """Raise `ConfigError` where the server's config would make this machine import code that nobody here chose."""
-        named = sorted(_import_paths(config.model_dump(mode="json")))
-        if named and not self.trust:
+        """Raise `ConfigError` where the server's config would make this machine import code, or read files, that nobody
+        here chose."""
+        if self.trust:
+            return
+        code = sorted(_import_paths(config.model_dump(mode="json")))
+        if code:
             raise ConfigError(
-                f"the server's config names code to import ({', '.join(named)}): start the node with --trust if that "
+                f"the server's config names code to import ({', '.join(code)}): start the node with --trust if that "
                 "may run here"
+            )
+        if config.data.path:
+            raise ConfigError(
+                f"the server's config names files of this machine (data.path = {config.data.path!r}): start the node "
+                "with --trust if they may be read"
             )
 
 

@@ -11,7 +11,7 @@ from fl.errors import PrivacyError
 from fl.privacy.clipping import BoundedUpdate
 from fl.privacy.conditions import View
 from fl.privacy.mechanism import RoundMechanism
-from fl.privacy.sensitivity import Label
+from fl.privacy.sensitivity import Clipping, Label
 from fl.uplink.jammer import JammerPlan
 from fl.uplink.power_control import ClientPower
 from hardware.radio.errors import HardwareError
@@ -197,25 +197,24 @@ def checked_updates(
             raise PrivacyError(
                 f"client {client} is not the next sender of uplink {plan.uplink}: expected {plan.senders}, each once"
             )
-        _check_update(plan, client, update, coordinates, int(sizes[client]))
+        promised = plan.mechanism.clipping(int(sizes[client]))
+        check_update(update, promised, who=f"client {client}", uplink=plan.uplink, coordinates=coordinates)
         yield client, update
     missing = next(senders, None)
     if missing is not None:
         raise PrivacyError(f"client {missing} has no update for uplink {plan.uplink}: every sender must have one")
 
 
-def _check_update(plan: UplinkPlan, client: int, update: BoundedUpdate, coordinates: int, size: int) -> None:
+def check_update(update: BoundedUpdate, promised: Clipping, *, who: str, uplink: int, coordinates: int) -> None:
+    """Raise `PrivacyError` where an update (d,), of `who`, was not bounded as the uplink's mechanism promises."""
     if update.values.shape != (coordinates,):
-        raise PrivacyError(f"client {client} has an update of shape {update.values.shape}: expected ({coordinates},)")
-    promised = plan.mechanism.clipping(size)
+        raise PrivacyError(f"{who} has an update of shape {update.values.shape}: expected ({coordinates},)")
     if not update.clipping.covers(promised, Label.CLIENT):
-        raise PrivacyError(
-            f"client {client} clipped to {update.clip_norm}: uplink {plan.uplink} is planned for {promised.norm}"
-        )
+        raise PrivacyError(f"{who} clipped to {update.clip_norm}: uplink {uplink} is planned for {promised.norm}")
     if promised.per_sample and not (
         update.clipping.covers(promised, Label.RECORD) and update.clipping.terms == promised.terms
     ):
         raise PrivacyError(
-            f"client {client} did not clip per sample, each of {size}: "
-            f"uplink {plan.uplink} is planned for record-level privacy"
+            f"{who} did not clip per sample, each of {promised.terms}: "
+            f"uplink {uplink} is planned for record-level privacy"
         )

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from fl.nodes.client import ClientNode
 from fl.nodes.coordinator import bounds_of
 from fl.nodes.messages import Announcement, Decision, Transmit
 from fl.privacy.clipping import BoundedUpdate
+from fl.privacy.sensitivity import Clipping
+from fl.uplink.contract import check_update
 from hardware.lab.model import Lab
 from hardware.radio.contract import Radio
 from hardware.radio.errors import HardwareError, TxSamplesError
@@ -37,15 +39,39 @@ TrainUpdate = Callable[[NDArray[np.float32], int], BoundedUpdate]
 
 
 @dataclass
+class OwnTrouble:
+    """What goes wrong with data, and with what was made of them, may depend on them, and so may the words for it: these
+    stay in this machine's log. *That* it went wrong is said, and only once: whoever could ask again and again, with
+    another model every time, would learn as many bits. Who has said it takes no further part until it is started anew.
+    """
+
+    happened: bool = False
+
+    def keep(self, error: Exception) -> None:
+        """Into this machine's log, and nowhere else."""
+        self.happened = True
+        _LOG.error("%s: %s", type(error).__name__, error, exc_info=None if isinstance(error, AirdpError) else error)
+
+    def require_none(self) -> None:
+        """Raise `PrivacyError` where there was any."""
+        if self.happened:
+            raise PrivacyError(
+                "something has gone wrong at this client before, and its own log says what: it takes no further part "
+                "until it is started anew"
+            )
+
+
+@dataclass
 class ClientSide:
-    """What a client's process does with orders. node: made with `fetch` of this object."""
+    """What a client's process does with orders. clipping: of its updates, as the run is charged for them. node: made
+    with `fetch` of this object. trouble: of this process."""
 
     lab: Lab
     train: TrainUpdate
     ledger: OwnLedger
-    clip_norm: float
-    record_bounded: bool
+    clipping: Clipping
     node: ClientNode | None = None
+    trouble: OwnTrouble = field(default_factory=OwnTrouble)
     _update: tuple[int, BoundedUpdate] | None = None
     _decided: tuple[int, Announcement, Decision] | None = None
     _uplink: int = 0
@@ -54,11 +80,15 @@ class ClientSide:
         """The update of the uplink that is being sent."""
         if self._update is None or self._update[0] != self._uplink:
             raise PrivacyError(f"this client has no update for uplink {self._uplink}: it was not told to train")
-        return self._update[1]
+        update, air = self._update[1], self._node.transmitter.air
+        check_update(update, self.clipping, who="this client", uplink=self._uplink, coordinates=air.coordinates)
+        return update
 
     def carry_out(self, order: Order) -> Any:
         """One order; what is said to a node is for the node."""
         node = self._node
+        if isinstance(order.message, Train | Announcement | Transmit):
+            self.trouble.require_none()
         match order.message:
             case Train(uplink, model):
                 self._update = (uplink, self._trained(model, uplink))
@@ -67,6 +97,8 @@ class ClientSide:
                 self.ledger.settle(row, mechanism)
                 return None
             case Announcement():
+                # Whatever comes of this one, nothing is sent on what was decided before.
+                self._decided = None
                 decision: Decision = node.answer(order.message)
                 self._decided = (order.uplink, order.message, decision)
                 return decision
@@ -75,11 +107,11 @@ class ClientSide:
         return answer_as_transmitter(order, self.lab, node.transmitter.radio, node.answer)
 
     def _trained(self, model: NDArray[np.float32], uplink: int) -> BoundedUpdate:
-        """What goes wrong in training may depend on the data, and so may the words for it: they stay here."""
+        """The update; why there is none stays here."""
         try:
             return self.train(model, uplink)
         except Exception as error:
-            kept_here(error)
+            self.trouble.keep(error)
             raise ModelError(f"this client could not train for uplink {uplink}; its own log says why") from error
 
     @property
@@ -106,8 +138,8 @@ class ClientSide:
             uplink=uplink,
             gain_upper=self._node.arrives_with(decision),
             rounding=decision.rounding.distance,
-            clip_norm=self.clip_norm,
-            record_bounded=self.record_bounded,
+            clip_norm=self.clipping.norm,
+            record_bounded=self.clipping.per_sample,
             alpha_u=announced.alpha_u,
             noise_std_real=announced.noise_std_real,
             bounds=lambda senders, jams: math.fsum(
@@ -122,15 +154,10 @@ class ClientSide:
         except Exception as error:
             if isinstance(error, HardwareError) and not isinstance(error, TxSamplesError):
                 raise
-            kept_here(error)
+            self.trouble.keep(error)
             raise HardwareError(
                 f"this client could not send its update of uplink {order.uplink}; its own log says why"
             ) from error
-
-
-def kept_here(error: Exception) -> None:
-    """Into this machine's log, and nowhere else: what it says may depend on data."""
-    _LOG.error("%s: %s", type(error).__name__, error, exc_info=None if isinstance(error, AirdpError) else error)
 
 
 def answer_as_transmitter(order: Order, lab: Lab, radio: Radio, answer: Callable[[Any], Any]) -> Any:

@@ -15,6 +15,8 @@ from fl.nodes.messages import Message
 from hardware.lab.one_count import BurstSent, CountStatus, ServerCount
 from phy.numerology import Numerology
 
+_MOST = 1 << 40
+
 
 @dataclass(frozen=True)
 class Hello:
@@ -122,8 +124,10 @@ class Enrolled:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
-        if min(self.samples, self.coordinates) < 0:
-            raise PrivacyError(f"{self.samples} samples and {self.coordinates} coordinates: expected 0 or more")
+        if not (0 <= self.samples < _MOST and 0 <= self.coordinates < _MOST):
+            raise PrivacyError(
+                f"{self.samples} samples and {self.coordinates} coordinates: expected 0 or more, and less than {_MOST}"
+            )
 
 
 @dataclass(frozen=True)

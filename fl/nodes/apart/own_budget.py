@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fl.errors import LedgerError
 from fl.privacy.accountant import Accountant, checked_delta, epsilon_of_loss
-from fl.privacy.ledger import LedgerHeader, read_ledger
+from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label, Neighbours
 from hardware.foundation.documents import read_json
@@ -94,6 +94,11 @@ def client_of(folder: Path) -> int:
         raise LedgerError(f"{folder} is not what a client has kept of a run: {error}") from error
 
 
+def never_begun(ledger: Path) -> bool:
+    """Whether the process that made a ledger ended before its first row: nothing was sent with it."""
+    return ledger.stat().st_size == 0 and not ledger.with_name(ledger.name + ".next").exists()
+
+
 def spent_before(folder: Path, claim: Claim) -> Spent:
     """In all other runs of the state that `folder` of this run is in, under the claim of this one.
 
@@ -101,7 +106,9 @@ def spent_before(folder: Path, claim: Claim) -> Spent:
     """
     total = Spent()
     for ledger in sorted(folder.parent.glob(f"*/{LEDGER}")):
-        if ledger.parent != folder:
+        if ledger.parent != folder and not never_begun(ledger):
+            # A row that a crash has torn is finished first: it counts.
+            Ledger.open(ledger, resumed=False).close()
             contents = read_ledger(ledger)
             other = Claim(contents.header, client_of(ledger.parent), claim.label, claim.neighbours)
             if not 0 <= other.place < len(contents.header.sizes):

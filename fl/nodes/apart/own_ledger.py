@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fl.errors import LedgerError, PrivacyError
-from fl.nodes.apart.own_budget import CLIENT, LEDGER, Budget, Claim, Spent, spent_before
+from fl.nodes.apart.own_budget import CLIENT, LEDGER, Budget, Claim, Spent, client_of, never_begun, spent_before
 from fl.privacy.accountant import Accountant
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
 from fl.privacy.ledger_rows import Row, checked_row
 from fl.privacy.mechanism import RoundMechanism
 from hardware.foundation.documents import MOST_LINES_BYTES, DocumentError, parse_json, read_bounded
-from hardware.foundation.durable import append_durably, write_atomically
+from hardware.foundation.durable import append_durably, make_folders, write_atomically
 
 PERMITS = "permits.jsonl"
 _EXACT = 1e-12
@@ -53,22 +53,38 @@ class OwnLedger:
     """Of client number `place` in one run, in a folder of its own beside those of other runs."""
 
     def __init__(self, folder: Path, header: LedgerHeader, place: int, budget: Budget, accountant: Accountant) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folders(folder)
         self._header, self._place, self._budget, self._accountant = header, place, budget, accountant
-        # Before the ledger: where there is one it is known whose it is, whenever this process ends.
-        write_atomically(folder / CLIENT, json.dumps({"client": place}).encode())
         self._claim = Claim.of(header, place, budget)
         # What nobody limits need not be known, and a ledger that cannot be read is then in nobody's way.
         self._settled = spent_before(folder, self._claim) if budget.limited else Spent()
         self._permits = folder / PERMITS
         path = folder / LEDGER
-        if path.exists():
-            self._ledger = Ledger.open(path, config_sha256=header.config_sha256)
-            # Those that were cut off stay so: nobody knows here which row of the server's they were sent on.
-            self._settled += self._claim.spent_on(read_ledger(path).mechanisms)
+        if path.exists() and not never_begun(path):
+            self._ledger = self._taken_up(folder)
         else:
+            path.unlink(missing_ok=True)
+            # Before the ledger: where there is one it is known whose it is, whenever this process ends.
+            write_atomically(folder / CLIENT, json.dumps({"client": place}).encode())
             self._ledger = Ledger.create(path, header)
         self._used = _read_used(self._permits)
+        # A server may call one run by two names: each row still allows one transmission.
+        self._elsewhere = _used_elsewhere(folder)
+
+    def _taken_up(self, folder: Path) -> Ledger:
+        """The ledger that is there already, whose rows count; a row that a crash has torn is finished first."""
+        path = folder / LEDGER
+        Ledger.open(path, resumed=False).close()
+        contents = read_ledger(path)
+        # With other sizes, or as another client's, what it says would count as something else.
+        if contents.header != self._header or client_of(folder) != self._place:
+            raise LedgerError(
+                f"{path} was begun with another config, other sizes of the clients or by another client than the run "
+                "that the server goes on with: nothing can be sent with it"
+            )
+        # Those that were cut off stay so: nobody knows here which row of the server's they were sent on.
+        self._settled += self._claim.spent_on(contents.mechanisms)
+        return Ledger.open(path)
 
     def authorise(self, permit: str, promise: Promise) -> None:
         """Check the server's row and charge it here; `PrivacyError` where this client must not send on it."""
@@ -95,7 +111,7 @@ class OwnLedger:
     def _allowed(self, row: Row, promise: Promise) -> RoundMechanism:
         if row.kind != "authorise" or row.mechanism is None:
             raise PrivacyError("the server's row authorises nothing: this client does not send")
-        if row.hash in self._used:
+        if row.hash in self._used or row.hash in self._elsewhere:
             raise PrivacyError("the server's row was used before: this client does not send twice on it")
         mechanism = row.mechanism.mechanism()
         noise = math.hypot(mechanism.jammer_gain * mechanism.alpha_cj, mechanism.noise_std_real)
@@ -179,6 +195,12 @@ def _lessens(accounted: RoundMechanism, planned: RoundMechanism, place: int) -> 
 def used_rows(folder: Path) -> list[str]:
     """Hashes of the server's rows that the client of this folder has sent on, or was about to."""
     return list(_read_used(folder / PERMITS))
+
+
+def _used_elsewhere(folder: Path) -> frozenset[str]:
+    """Rows that were used in other runs of the state that `folder` of this run is in."""
+    others = (path for path in sorted(folder.parent.glob(f"*/{PERMITS}")) if path.parent != folder)
+    return frozenset(row for path in others for row in _read_used(path))
 
 
 def _read_used(path: Path) -> dict[str, _Sent | None]:

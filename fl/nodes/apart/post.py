@@ -37,6 +37,8 @@ from fl.nodes.messages import Message, Transmit, answer_type
 from phy.errors import AirdpError
 
 _ALIVE_S = 1.0
+_MOST_WORDS = 8000
+"""Letters of a reason: a server takes no long messages from a node."""
 _LOG = logging.getLogger("airdp")
 _DOUBT = "is the server's public key here its own?"
 _NOBODY = (
@@ -251,7 +253,7 @@ class Post:
             _require_promised(order, answer)
         except AirdpError as error:
             _LOG.warning("%s of uplink %d: %s", type(order.message).__name__, order.uplink, error)
-            return Failed(order.session, order.counter, type(error).__name__, str(error))
+            return Failed(order.session, order.counter, type(error).__name__, str(error)[:_MOST_WORDS])
         return Done(order.session, order.counter, answer)
 
 

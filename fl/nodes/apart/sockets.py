@@ -12,12 +12,14 @@ DOMAIN = "airdp"
 HEARTBEAT_MS = 1000
 SILENT_MS = 5000
 """After which a peer that answers no heartbeat is taken for gone."""
+_LARGEST_ANSWER_BYTES = 1 << 16
+"""Of what a node says: numbers and words. A model goes the other way only."""
 
 
 def server_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair) -> "zmq.Socket[Any]":
     """Bound to `endpoint`. Who may connect is for the authenticator of `DOMAIN`."""
     socket: zmq.Socket[Any] = context.socket(zmq.ROUTER)
-    _prepare(socket, keys)
+    _prepare(socket, keys, _LARGEST_ANSWER_BYTES)
     socket.curve_server = True
     socket.setsockopt_string(zmq.ZAP_DOMAIN, DOMAIN)
     # A node that is not there is an error, not a message that is dropped.
@@ -35,7 +37,7 @@ def server_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair) -> 
 def node_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair, server_key: bytes) -> "zmq.Socket[Any]":
     """Connected to a server that has the secret of `server_key`; to no other."""
     socket: zmq.Socket[Any] = context.socket(zmq.DEALER)
-    _prepare(socket, keys)
+    _prepare(socket, keys, LARGEST_BYTES)
     socket.curve_serverkey = server_key
     socket.setsockopt(zmq.RECONNECT_IVL, 100)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
@@ -50,9 +52,9 @@ def node_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair, serve
     return socket
 
 
-def _prepare(socket: "zmq.Socket[Any]", keys: KeyPair) -> None:
+def _prepare(socket: "zmq.Socket[Any]", keys: KeyPair, largest_bytes: int) -> None:
     socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_BYTES)
+    socket.setsockopt(zmq.MAXMSGSIZE, largest_bytes)
     socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, SILENT_MS)
     socket.setsockopt(zmq.HEARTBEAT_TTL, SILENT_MS)

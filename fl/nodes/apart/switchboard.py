@@ -47,6 +47,8 @@ from phy.errors import AirdpError
 AGAIN_S = 1.0
 """After which an answer that has not come is asked for; then after twice as long each time, up to this:"""
 _LONGEST_AGAIN_S = 30.0
+_AT_ONCE = 1000
+"""Messages that are taken before anything else is seen to, however many more there are."""
 _LOG = logging.getLogger("airdp")
 
 
@@ -306,7 +308,7 @@ class Switchboard:
         """Take what has come, waiting for the first of it."""
         if not self._socket.poll(round(1e3 * wait_s)):
             return
-        while True:
+        for _ in range(_AT_ONCE):
             try:
                 frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:

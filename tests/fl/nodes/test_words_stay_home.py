@@ -11,6 +11,7 @@ import pytest
 from fl.errors import DataError, ModelError
 from fl.nodes.apart.client import ClientSide
 from fl.nodes.apart.orders import Enrol, Order, Train
+from fl.privacy.sensitivity import Clipping
 from fl.processes.node import ClientProgram
 from fl.processes.settings import NodeSettings
 from fl.run.config import parse_config
@@ -34,7 +35,7 @@ def order(message: Any = None) -> Order:
 
 
 def side(tmp_path: Path, train: Callable[..., Any]) -> ClientSide:
-    return ClientSide(lab_of(2, tmp_path), train, ledger=None, clip_norm=1.0, record_bounded=False)  # type: ignore[arg-type]
+    return ClientSide(lab_of(2, tmp_path), train, ledger=None, clipping=Clipping.whole(1.0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from fl.nodes.apart.own_budget import Budget
 from fl.nodes.apart.own_ledger import OwnLedger
 from fl.privacy.accountant import Accountant
 from fl.privacy.ledger import Ledger
+from fl.privacy.sensitivity import Clipping
 from fl.uplink.modes import Backoff
 from tests.fl.nodes.apart.test_own_ledger import HEADER
 from tests.fl.nodes.radios import TAU, lab_of, opened, power_of
@@ -40,7 +41,7 @@ def test_a_row_that_charges_less_than_a_client_may_arrive_with_is_refused(tmp_pa
         sizes = tuple(int(size) for size in uplink.sizes)
         header = replace(HEADER, sizes=sizes, view=current.mechanism.view)
         own = OwnLedger(tmp_path / "own", header, place, Budget(), Accountant.EXACT)
-        side = ClientSide(lab, lambda *_: None, own, TAU, record_bounded=False, node=node)  # type: ignore[arg-type,return-value]
+        side = ClientSide(lab, lambda *_: None, own, Clipping.whole(TAU), node)  # type: ignore[arg-type,return-value]
         promised = side._promise(1, announced, decision)
         planned = current.mechanism.received_gains
         assert promised.gain_upper == pytest.approx(planned[place], rel=1e-12)

@@ -1,19 +1,25 @@
 """The link over real sockets: who is let in, what is done how often, and what happens when somebody is gone."""
 
+import contextlib
 import dataclasses
 import logging
 import os
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
 from fl.errors import ConfigError, PrivacyError
 from fl.nodes.apart.admission import Admission, Expected
+from fl.nodes.apart.keys import load_keys, load_public
 from fl.nodes.apart.orders import Again, Begin, Clock, Done, Enrolled, Failed, Leave, Order, ReadClock, Train
 from fl.nodes.apart.post import RefusedError
+from fl.nodes.apart.sockets import node_socket
 from fl.nodes.apart.switchboard import AGAIN_S, NodeAbsentError, Switchboard
 from fl.nodes.apart.wire import Prepacked, pack
 from fl.nodes.messages import Check, Sent, Sound
@@ -328,6 +334,59 @@ def test_nodes_notice_that_the_server_is_gone(tmp_path: Path) -> None:
     assert one.lost == 1
 
 
+@contextlib.contextmanager
+def socket_of(here: World, name: str) -> Iterator[Any]:
+    """Of somebody who has the key of that node, to say what they like."""
+    with (
+        zmq.Context() as context,
+        node_socket(context, here.endpoint, load_keys(here.keys, name), load_public(here.keys, "ps")) as socket,
+    ):
+        socket.setsockopt(zmq.SNDTIMEO, 10_000)
+        yield socket
+
+
+def test_a_node_that_never_stops_talking_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is slower than it takes so many messages, and sees to its own business: here that time is up."""
+    take = Switchboard._take
+
+    def slowly(self: Switchboard, *frames: Any) -> None:
+        time.sleep(1e-3)
+        take(self, *frames)
+
+    monkeypatch.setattr(Switchboard, "_take", slowly)
+    with world(tmp_path, answer_s=1.5) as here:
+        begun(here, ThreadNode("one", lambda order: time.sleep(4.0)), ThreadNode("two", clock))
+        over = threading.Event()
+
+        def talk(bad: Any) -> None:
+            with contextlib.suppress(zmq.Again):
+                while not over.is_set():
+                    bad.send(b"and another thing")
+
+        with socket_of(here, "two") as bad:
+            talking = threading.Thread(target=talk, args=(bad,), daemon=True)
+            talking.start()
+            try:
+                with pytest.raises(NodeAbsentError, match="'one' has not answered Check"):
+                    here.switchboard.ask_all([("one", Check())])
+            finally:
+                over.set()
+                talking.join(15.0)
+
+
+def test_a_node_has_nothing_large_to_say(tmp_path: Path) -> None:
+    """The server need not keep it: whoever says it is hung up on, before it is there."""
+    with world(tmp_path) as here:
+        begun(here, ThreadNode("one", clock), ThreadNode("two", clock))
+        with socket_of(here, "one") as bad:
+            monitor = bad.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+            bad.send(bytes(1 << 20))
+            here.pump(lambda: bool(monitor.poll(0)))
+            bad.disable_monitor()
+            monitor.close()
+        assert here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())]) == [Clock(3, 0)] * 2
+
+
 def test_malformed_frames_change_nothing(tmp_path: Path) -> None:
     """From a node that has a key: bytes that are no messages, and messages that are not for a server.
 
@@ -335,18 +394,10 @@ def test_malformed_frames_change_nothing(tmp_path: Path) -> None:
     """
     with world(tmp_path) as here:
         begun(here, ThreadNode("one", clock), ThreadNode("two", clock))
-        import zmq
-
-        from fl.nodes.apart.keys import load_keys, load_public
-        from fl.nodes.apart.sockets import node_socket
-
         frames = malformed(np.random.default_rng(5), int(os.environ.get("AIRDP_FRAMES", "2000")))
-        with zmq.Context() as context:
-            keys = load_keys(here.keys, "one")
-            with node_socket(context, here.endpoint, keys, load_public(here.keys, "ps")) as bad:
-                bad.setsockopt(zmq.SNDTIMEO, 10_000)
-                for content in frames:
-                    bad.send_multipart([content] if len(content) % 5 else [content, content])
-                assert here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())]) == [Clock(3, 0)] * 2
-                here.pump(lambda: not bad.getsockopt(zmq.EVENTS) & zmq.POLLERR)
+        with socket_of(here, "one") as bad:
+            for content in frames:
+                bad.send_multipart([content] if len(content) % 5 else [content, content])
+            assert here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())]) == [Clock(3, 0)] * 2
+            here.pump(lambda: not bad.getsockopt(zmq.EVENTS) & zmq.POLLERR)
         assert here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())]) == [Clock(4, 0)] * 2

@@ -206,6 +206,54 @@ def test_all_runs_of_a_state_count_against_one_budget(tmp_path: Path, server: Le
     OwnLedger(state / "fourth", another, PLACE, Budget(), Accountant.EXACT).close()
 
 
+def test_a_ledger_is_taken_up_for_the_run_and_the_client_that_began_it(tmp_path: Path, server: Ledger) -> None:
+    """With other sizes of the clients all that was sent before would count for less, as what it was not."""
+    ledger = own(tmp_path)
+    ledger.authorise(permit(server, mechanism()), promise())
+    ledger.close()
+    before = (tmp_path / "own" / "ledger.jsonl").read_bytes()
+    many = dataclasses.replace(HEADER, sizes=(10**9, 300))
+    for header, place in ((many, PLACE), (HEADER, 0)):
+        with pytest.raises(LedgerError, match="was begun with another config, other sizes"):
+            OwnLedger(tmp_path / "own", header, place, Budget(), Accountant.EXACT)
+    assert (tmp_path / "own" / "ledger.jsonl").read_bytes() == before
+    own(tmp_path).close()
+
+
+def test_a_row_of_another_run_of_the_state_is_a_used_one(tmp_path: Path, server: Ledger) -> None:
+    row = permit(server, mechanism())
+    first = OwnLedger(tmp_path / "state" / "first", HEADER, PLACE, Budget(), Accountant.EXACT)
+    first.authorise(row, promise())
+    first.close()
+    second = OwnLedger(tmp_path / "state" / "second", HEADER, PLACE, Budget(), Accountant.EXACT)
+    with pytest.raises(PrivacyError, match="used before"):
+        second.authorise(row, promise())
+
+
+def test_what_a_kill_leaves_of_one_run_hinders_no_other_and_counts(tmp_path: Path, server: Ledger) -> None:
+    """Cut off in the middle of a row, before the first row, and before there was a file."""
+    state = tmp_path / "state"
+
+    def begun(name: str) -> OwnLedger:
+        return OwnLedger(state / name, HEADER, PLACE, Budget(100.0), Accountant.EXACT)
+
+    torn = begun("torn")
+    torn.authorise(permit(server, mechanism()), promise())
+    spent = torn.epsilon()
+    torn.close()
+    with (state / "torn" / "ledger.jsonl").open("r+b") as file:
+        file.truncate((state / "torn" / "ledger.jsonl").stat().st_size - 40)
+    for name in ("empty", "nothing"):
+        begun(name).close()
+        for path in (state / name).iterdir():
+            path.unlink()
+    (state / "empty" / "ledger.jsonl").touch()
+    for name in ("other", "empty", "nothing", "torn"):
+        ledger = begun(name)
+        assert ledger.epsilon() == spent
+        ledger.close()
+
+
 def test_delta_and_claim_of_a_budget_are_the_clients_own(tmp_path: Path, server: Ledger) -> None:
     """Whatever delta and label the server's config has."""
     loose = dataclasses.replace(HEADER, delta=0.5)

@@ -116,6 +116,7 @@ def test_what_was_packed_before_is_the_same_message() -> None:
         {"is": "JammingDecision", "alpha": math.inf, "gain_lower": 1.0},
         {"is": "JammingDecision", "alpha": 1.0, "gain_lower": 0.0},
         {"is": "Enrolled", "samples": -1, "coordinates": 1},
+        {"is": "Enrolled", "samples": 1 << 63, "coordinates": 1},
         {"is": "Rounding", "distance": math.nan, "delta": 0.0},
         {"is": "Rounding", "distance": 0.0, "delta": -1e-9},
     ],
