@@ -1,1 +1,1 @@
-"""Noise from many silences together: the shape of its spectrum from all that agree, its level from the latest."""
+"""Noise that is counted on: the shape of its spectrum from all silences that agree, its level from the latest."""

@@ -26,7 +26,7 @@ LINES = {
     "airdp sweep quickstart": ["--trials", "1", "--set", "uplink.uplinks=1", "--out", "swept"],
     "airdp run pluto-virtual": [*SMALL],
     "airdp run gnuradio": [*SMALL],
-    "airdp run loopback --listen tcp://127.0.0.1:15757": ["--keys", "keys"],
+    "airdp run loopback --lab pluto --listen tcp://127.0.0.1:15757": ["--keys", "keys"],
     "airdp node client --lab loopback --name client-1 --server tcp://127.0.0.1:15758": [
         *("--keys", "keys", "--give-up", "3"),
     ],

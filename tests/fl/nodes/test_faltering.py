@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.noise import measure_noise
-from calibration.presence import FALTER_LEVEL, faltered, proven_var
+from calibration.pooling.presence import FALTER_LEVEL, faltered, proven_var
 from fl.privacy.mechanism import RoundMechanism as Mechanism
 from fl.uplink.jammer import JammerRole
 from hardware.air.medium import Medium
@@ -102,7 +102,7 @@ def test_one_that_does_not_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_false_alarms_are_as_rare_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """At a level of 5 % instead, within five standard deviations above it, of 600 payloads of noise at the planned
     level; noise 10 % below it is found out in most."""
-    monkeypatch.setattr("calibration.presence.FALTER_LEVEL", 0.05)
+    monkeypatch.setattr("calibration.pooling.presence.FALTER_LEVEL", 0.05)
     rng, cells = np.random.default_rng(1), 60
 
     def alarms(level: float) -> float:

@@ -26,7 +26,7 @@ from hardware.lab.file import find_lab, load_lab
 from hardware.lab.model import Lab, Role
 from hardware.virtual.process import emulator_process
 from phy.errors import AirdpError
-from tests.fl.nodes.apart.far_away import go_into
+from tests.fl.nodes.apart.faults.far_away import go_into
 from tests.fl.nodes.apart.faults.witness import watch_node, watch_server
 from tests.fl.nodes.small_runs import small_run
 

@@ -6,7 +6,7 @@ import pytest
 
 from fl.run import run
 from fl.run.course.result import FINISHED
-from tests.fl.nodes.apart.far_away import far_away, why_not
+from tests.fl.nodes.apart.faults.far_away import far_away, why_not
 from tests.fl.nodes.apart.site import PATIENT, lab_of, sections, site
 
 pytestmark = [

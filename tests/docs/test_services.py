@@ -14,7 +14,7 @@ import yaml
 from fl.cli.experiments import run
 from fl.cli.nodes import node
 
-SERVICES = Path(__file__).parents[4] / "docs" / "services"
+SERVICES = Path(__file__).parents[2] / "docs" / "services"
 COMPOSE: dict[str, Any] = yaml.safe_load((SERVICES / "compose.yaml").read_text())["services"]
 
 
