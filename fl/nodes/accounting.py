@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from calibration.converter import rounding_var_real
 from calibration.noise import NoiseMeasurement
-from calibration.presence import faltered, proven_var
+from calibration.pooling.presence import faltered, proven_var
 from fl.nodes.messages import Received
 from fl.privacy.mechanism import RoundMechanism
 
