@@ -325,7 +325,8 @@ def bounds_of(air: AirFormat, senders: int, *, jams: bool, rounding: float, soun
     that were given up included: what was measured had its part in that, and any of them may have failed.
     """
     failure, jammers = soundings * (1.0 - air.confidence), int(jams)
-    bounds = {"noise": 1, "client gains": senders, "client images": senders, "jammer gain": jammers}
+    # Within the band and at all frequencies: which of them counts depends on both.
+    bounds = {"noise": 2, "client gains": senders, "client images": senders, "jammer gain": jammers}
     bounds["jammer image"] = jammers
     if air.gain_margin > 1.0 or air.measures_level:
         bounds["linearity"] = senders + (jammers if air.gain_margin > 1.0 else 0)

@@ -50,6 +50,6 @@ def split_delta(config: RunConfig) -> DeltaSplit:
 
 def _bounds_per_uplink(config: RunConfig) -> int:
     jammers = int(config.jammer.role is not JammerRole.NONE)
-    # The noise; gain, mirror image and linearity of every client; gain and mirror image of a jammer, and its linearity
-    # by a calibration.
-    return 1 + 3 * config.partition.clients + jammers * (3 if config.radio.calibration else 2)
+    # The noise, within the band and at all frequencies; gain, mirror image and linearity of every client; gain and
+    # mirror image of a jammer, and its linearity by a calibration.
+    return 2 + 3 * config.partition.clients + jammers * (3 if config.radio.calibration else 2)

@@ -359,7 +359,7 @@ def refused(
         ("radio.backend=lopback", ("backend 'lopback' is not one of", "did you mean 'loopback'?")),
         ("radio.sounding_symbols=1", ("radio.sounding_symbols", "2")),
         ("radio.confidence=0.5", ("radio.confidence", "0.5")),
-        ("privacy.delta=1e-12", ("leaves 1.9e-16 for each of 540 measured bounds", "privacy.bounds_share")),
+        ("privacy.delta=1e-12", ("leaves 1.8e-16 for each of 570 measured bounds", "privacy.bounds_share")),
         ("radio.max_phase_error_rad=0", ("radio.max_phase_error_rad",)),
         ("radio.cp_samples=8", ("early_samples",)),
         ("radio.data_subcarriers=256", ("data_subcarriers is 256",)),
