@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fl.errors import LedgerError
 from fl.privacy.accountant import Accountant, checked_delta, epsilon_of_loss
+from fl.privacy.converters import vouched_for
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
 from fl.privacy.mechanism import RoundMechanism
 from fl.privacy.sensitivity import Label, Neighbours
@@ -49,18 +50,22 @@ class Budget:
 
 @dataclass(frozen=True)
 class Spent:
-    """loss: S of one client. bounds: probability that any bound fails on which it rests, 1 where that is not known."""
+    """loss: S of one client. rough: the same where dither is not counted on (`fl.privacy.converters`). bounds:
+    probability that any bound fails on which it rests, 1 where that is not known."""
 
     loss: float = 0.0
+    rough: float = 0.0
     bounds: float = 0.0
 
     def __add__(self, other: "Spent") -> "Spent":
-        return Spent(self.loss + other.loss, self.bounds + other.bounds)
+        return Spent(self.loss + other.loss, self.rough + other.rough, self.bounds + other.bounds)
 
     def epsilon(self, accountant: Accountant, delta: float) -> float:
         """At what bounds leave of delta."""
         left = delta - self.bounds
-        return epsilon_of_loss(accountant, self.loss, left) if left > 0.0 else math.inf
+        if left <= 0.0:
+            return math.inf
+        return epsilon_of_loss(accountant, self.loss if vouched_for(self.loss, left) else self.rough, left)
 
 
 @dataclass(frozen=True)
@@ -81,8 +86,11 @@ class Claim:
         """By all of them together."""
         sizes, total = self.header.sizes_array, Spent()
         for one in mechanisms:
-            loss = float(one.losses(sizes, self.label, self.neighbours)[self.place])
-            total += Spent(loss, 1.0 if one.bounds_delta is None else one.bounds_delta)
+            loss, rough = (
+                float(one.losses(sizes, self.label, self.neighbours, smoothed=smoothed)[self.place])
+                for smoothed in (True, False)
+            )
+            total += Spent(loss, rough, 1.0 if one.bounds_delta is None else one.bounds_delta)
         return total
 
 

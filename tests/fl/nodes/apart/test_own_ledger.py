@@ -11,9 +11,9 @@ import pytest
 
 from fl.errors import LedgerError, PrivacyError
 from fl.nodes.apart.comparison import compare
-from fl.nodes.apart.own_budget import Budget
+from fl.nodes.apart.own_budget import Budget, Claim
 from fl.nodes.apart.own_ledger import PERMITS, OwnLedger, Promise
-from fl.privacy.accountant import Accountant
+from fl.privacy.accountant import Accountant, epsilon_exact
 from fl.privacy.conditions import JammerTrust, View
 from fl.privacy.ledger import Ledger, LedgerHeader, read_ledger
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
@@ -291,6 +291,17 @@ def test_an_account_is_taken_over_once_and_never_for_less(tmp_path: Path, server
     ledger.settle(read_hash(server), json.dumps(mechanism().to_json()))
     ledger.settle("f" * 64, json.dumps(mechanism().to_json()))
     assert ledger.epsilon() == settled
+
+
+def test_a_clients_epsilon_beyond_what_dither_vouches_for_charges_rounding_whole() -> None:
+    """A record of 400 moves its client by 1/400. With a sigma that makes its mu 7, epsilon is 53, and rounding that
+    may add as much again counts."""
+    sigma = 1.01 / 400 / 7.0
+    claim = Claim(HEADER, PLACE, Label.PAPER_CLAIM, Neighbours.ZERO_OUT)
+    spent = claim.spent_on([mechanism(sigma=sigma, rounding=7.0 * sigma)])
+    assert spent.epsilon(Accountant.EXACT, 1e-5) == pytest.approx(epsilon_exact(14.0**2 / 2, 1e-5), rel=1e-3)
+    quiet = claim.spent_on([mechanism(sigma=7.0 * sigma, rounding=7.0 * sigma)])
+    assert quiet.epsilon(Accountant.EXACT, 1e-5) == pytest.approx(epsilon_exact(0.5, 1e-5), rel=1e-3)
 
 
 def test_an_account_that_rests_on_one_bound_more_is_taken_over(tmp_path: Path, server: Ledger) -> None:
