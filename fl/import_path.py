@@ -67,10 +67,13 @@ ImportPath = Annotated[str, AfterValidator(check_import_path)]
 
 
 def named_by_path(paths: Mapping[str, str], note: str) -> BeforeValidator:
-    """Refuse a name by which others call what has none here, and say the path. paths: by name in small letters."""
+    """Refuse a name by which others call what has none here, and say the path.
+
+    paths: by name in small letters, without hyphens and underscores.
+    """
 
     def check(value: Any) -> Any:
-        path = paths.get(value.lower()) if isinstance(value, str) else None
+        path = paths.get(re.sub("[-_]", "", value.lower())) if isinstance(value, str) else None
         if path is not None:
             raise ValueError(f"'{value}' goes by its import path: '{path}', {note}")
         return value

@@ -100,6 +100,8 @@ class RunFolder:
         """The config that the folder's run was started with."""
         try:
             return parse_config(read_toml(self.config_path), origin=str(self.config_path))
+        except FileNotFoundError as error:
+            raise RunFolderError(f"{self.path} is not the folder of a run: there is no config.toml in it") from error
         except (OSError, ValueError, ConfigError) as error:
             raise RunFolderError(f"{self.path} is not the folder of a run: {error}") from error
 

@@ -110,7 +110,8 @@ def replay(folder: RunFolder, uplink: int | None = None) -> Replay:
     config = folder.config()
     if config.uplink.kind is not UplinkKind.RADIO:
         raise RunFolderError(
-            f"{folder.path} is a run with uplink.kind = '{config.uplink.kind.value}': nothing to replay"
+            f"{folder.path} is a run with uplink.kind = '{config.uplink.kind.value}': nothing to replay; "
+            "a run over radios that was recorded (airdp run --record) has captures"
         )
     captures, rows = CaptureFolder.of(folder.path), _Rows.of(folder)
     recorded = [files for files in captures.attempts() if uplink in (None, files.uplink)]

@@ -118,6 +118,8 @@ def _training(config: RunConfig, parts: Parts, access: Access | None, stack: Exi
 
 
 def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> None:
+    if not folder.config_path.exists():
+        raise RunFolderError(f"{folder.path} is not the folder of a run, and not empty: choose a new folder with --out")
     held = folder.config()
     if held.digest() != config.digest():
         others = ", ".join(held.differing_keys(config))

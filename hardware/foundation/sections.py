@@ -34,7 +34,7 @@ def choice(kind: type[StrEnum]) -> BeforeValidator:
         names = [member.value for member in kind]
         if isinstance(value, str) and not isinstance(value, kind):
             if value not in names:
-                raise ValueError(f"'{value}' is not one of {', '.join(names)}{nearest(value, names)}")
+                raise ValueError(f"'{_shortened(value)}' is not one of {', '.join(names)}{nearest(value, names)}")
             return kind(value)
         return value
 
@@ -79,10 +79,20 @@ def _explain(problem: Mapping[str, Any], model: type[BaseModel] | None, data: An
     if problem["type"] == "missing":
         last = place[-1] + 1 if isinstance(place[-1], int) else place[-1]
         return "", f"key '{_key(place[:-1], data, str(last))}' is missing"
-    message = problem["msg"].removeprefix("Value error, ")
-    given = problem.get("input")
-    plain = isinstance(given, str | int | float) and not (isinstance(given, float) and math.isnan(given))
-    return _key(place, data), message + (f" (given {_shortened(repr(given))})" if plain else "")
+    return _key(place, data), _said(problem["type"], problem["msg"].removeprefix("Value error, "), problem.get("input"))
+
+
+def _said(kind: str, message: str, given: Any) -> str:
+    """The message with the value where it does not have it, in words of TOML."""
+    if kind in {"model_type", "dataclass_type"}:
+        message = "expected a section with keys of its own"
+    elif isinstance(given, float) and math.isnan(given):
+        message = "expected a number"
+    elif kind == "list_type" and isinstance(given, str):
+        return f'expected a list, such as ["{_shortened(given)}"]'
+    named = isinstance(given, str) and repr(given) in message
+    plain = isinstance(given, str | int | float) and not named
+    return message + (f" (given {_shortened(repr(given))})" if plain else "")
 
 
 def _shortened(text: str) -> str:

@@ -212,7 +212,8 @@ class Radio(ABC):
         wait_s = (sample - now) / self.settings.sample_rate_hz
         if wait_s > self.timeout_s:
             raise RadioTimeoutError(
-                f"{self.name} would wait {wait_s:.3g} s for sample {sample}: its time-out is {self.timeout_s:g} s"
+                f"{self.name} would wait {wait_s:.3g} s for sample {sample}: its time-out is {self.timeout_s:g} s; "
+                "ask for less, or raise lab.timeout_s"
             )
 
     @abstractmethod

@@ -82,6 +82,8 @@ def call(options: argparse.Namespace, beside: AbstractContextManager[None] | Non
 
     if options.live_at and not options.live:
         raise ConfigError("--live-at says where --live serves its page: add --live")
+    if options.resume and options.out is None:
+        raise RunFolderError("--resume needs --out: the folder of the run that shall go on")
     overrides = list(options.set)
     if options.backend:
         overrides += ["uplink.kind='radio'", f"radio.backend={json.dumps(options.backend)}"]

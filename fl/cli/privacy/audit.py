@@ -40,7 +40,7 @@ def call(options: argparse.Namespace) -> int:
     config, contents, checkpoint = folder.config(), read_ledger(folder.ledger_path), folder.load_checkpoint()
     if not config.audit.canaries or checkpoint is None:
         raise ConfigError(
-            f"{folder.path} has no canaries, or made no uplink: run with --set audit.canaries=M, local.mode=record"
+            f"{folder.path} has no canaries, or made no uplink: run with --set audit.canaries=M --set local.mode=record"
         )
     delta = contents.header.delta if options.delta is None else options.delta
     canaries = make_canaries(config, contents.header.sizes_array, coordinates=checkpoint.model.size)

@@ -92,7 +92,8 @@ def call(options: argparse.Namespace) -> int:
         else "the jammer stays silent: channel noise suffices"
     )
     RESULTS.print(
-        f"epsilon {options.epsilon:g} ({conditions}) needs sigma = {plan.sigma_required:.6g} per real coordinate"
+        f"epsilon {options.epsilon:g} ({conditions}) needs sigma = {plan.sigma_required:.6g} per real coordinate",
+        soft_wrap=True,
     )
-    RESULTS.print(f"the channel alone gives {sigma_channel:.6g}; {verdict}; together {sigma:.6g}")
+    RESULTS.print(f"the channel alone gives {sigma_channel:.6g}; {verdict}; together {sigma:.6g}", soft_wrap=True)
     return 0

@@ -226,7 +226,7 @@ function drawSum(radio, sigma) {
   put("sum-note", `uplink ${radio.uplink}, ${radio.cells_shown} of ${radio.cells_received} cells; ring: 95 % of the noise alone`);
 }
 
-const LINES = [["blue"], ["orange"], ["green"], ["red"], ["purple"], ["sky"], ["dim"], ["text"]];
+const LINES = [["blue"], ["orange"], ["green"], ["red"], ["purple"], ["text"], ["sky", [6, 4]], ["dim", [2, 3]]];
 function drawChannels(radio, of) {
   const many = radio.names.length > LINES.length;
   const order = many ? radio.links.map((link, place) => [link.weakest_db, place]).sort((a, b) => a[0] - b[0]).slice(0, LINES.length).map(pair => pair[1])
@@ -234,7 +234,7 @@ function drawChannels(radio, of) {
   const low = radio.subcarriers[0], high = radio.subcarriers[radio.subcarriers.length - 1];
   const x = Array.from({ length: high - low + 1 }, (_, place) => low + place);
   const rows = order.map(place => { const y = new Array(x.length).fill(null); radio.subcarriers.forEach((number, bin) => { y[number - low] = radio.channels_db[place][bin]; }); return y; });
-  plot("plot-channels", order.map((place, line) => ({ label: radio.names[place], stroke: colour(LINES[line][0]), points: { show: false } })), [x, ...rows],
+  plot("plot-channels", order.map((place, line) => ({ label: radio.names[place], stroke: colour(LINES[line][0]), dash: LINES[line][1], points: { show: false } })), [x, ...rows],
     { x: "subcarrier", y: "gain in dB" });
   put("channels-note", many ? `${of}, the ${LINES.length} weakest of ${radio.names.length}` : of);
   const table = make("table"), head = table.createTHead().insertRow();

@@ -34,7 +34,7 @@ def load_npz(path: Path) -> Arrays:
     try:
         return read_arrays(path, NAMES)
     except (OSError, DocumentError) as error:
-        raise DataError(f"{path} cannot be read: {error}; {_EXPECTED}") from error
+        raise DataError(f"{path} cannot be read: {error}; {_EXPECTED} in an .npz, which numpy.savez writes") from error
 
 
 def call_function(path: str, arguments: Mapping[str, Any]) -> Arrays | Dataset:

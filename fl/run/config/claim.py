@@ -9,12 +9,20 @@ from fl.privacy.accountant import Accountant
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.ranges import Epsilon, NotNegative, Scale
 from fl.tracking.tracker import SHIPPED
-from hardware.foundation.sections import Section, choice
+from hardware.foundation.sections import Section, choice, nearest
 
 
 def _tracker(value: str) -> str:
     """A name that ships, or an import path."""
-    return value if value in SHIPPED else check_import_path(value)
+    if value in SHIPPED:
+        return value
+    if ":" in value:
+        return check_import_path(value)
+    names = sorted(SHIPPED)
+    raise ValueError(
+        f"'{value}' is not one of {', '.join(names)}, nor an import path such as 'my_package.my_module:name'"
+        f"{nearest(value, names)}"
+    )
 
 
 class PrivacyConfig(Section):

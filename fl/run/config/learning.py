@@ -47,10 +47,18 @@ _BY_PATH = {name.lower(): f"fl.learning.server.adaptive:{name}" for name in ("Fe
 """Those that ship as examples of own algorithms have no name of their own."""
 
 
+_PUBLISHED = {
+    name.lower(): f"{TORCHVISION}{name}" for name in ("CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "KMNIST", "SVHN")
+}
+"""Sets that a package has and airdp does not."""
+
+
 class DataConfig(Section):
     """[data] Which data set, where its files are, and how much of it is for training."""
 
-    set: Annotated[DataSet, choice(DataSet)] | ImportPath = DataSet.DIGITS
+    set: Annotated[
+        Annotated[DataSet, choice(DataSet)] | ImportPath, named_by_path(_PUBLISHED, "from the folder data.path")
+    ] = DataSet.DIGITS
     """`digits`: scikit-learn's 8 x 8 handwritten digits; `emnist`: letters a to j; `synthetic`: FedProx's generator;
     `npz`: own arrays, from the file `path`; `huggingface`: a folder `path` that Hugging Face's datasets saved;
     `torchvision:NAME`: a data set of torchvision's in the folder `path`; `package.module:function`: what it returns."""

@@ -227,7 +227,7 @@ def test_a_folder_that_holds_another_run(refused: Callable[..., None], held: Pat
     refused(["--resume"], "--resume needs --out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
-    refused(["--out", tmp_path / "mine"], "is not the folder of a run")
+    refused(["--out", tmp_path / "mine"], "is not the folder of a run, and not empty", "choose a new folder")
     refused(["--out", tmp_path / "mine", "--resume"], "is not the folder of a run")
 
 

@@ -197,7 +197,22 @@ def test_names_that_could_leave_the_folder_of_runs_are_refused(name: object) -> 
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_section_must_be_a_table(section: str) -> None:
-    refused({section: 3}, section)
+    refused({section: 3}, f"{section}: expected a section with keys of its own (given 3)")
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"privacy": {"epsilon": float("nan")}}, "privacy.epsilon: expected a number (given nan)"),
+        ({"tracking": {"to": "mlflow"}}, 'tracking.to: expected a list, such as ["mlflow"]'),
+        ({"tracking": {"to": ["mlfow"]}}, "'mlfow' is not one of mlflow, tensorboard, wandb, nor an import path"),
+        ({"data": {"set": "CIFAR-10"}}, "by its import path: 'torchvision:CIFAR10', from the folder data.path"),
+        ({"algorithm": {"name": "fed_adam"}}, "by its import path: 'fl.learning.server.adaptive:FedAdam'"),
+    ],
+    ids=["nan", "no list", "a tracker", "a data set", "an algorithm"],
+)
+def test_what_is_wanted_is_said(sections: dict[str, Any], message: str) -> None:
+    assert refused(sections, message).count("given") <= 1
 
 
 @pytest.mark.parametrize(

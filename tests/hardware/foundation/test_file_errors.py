@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hardware.foundation.durable import AppendOnlyFile, append_durably, overwrite_durably, write_atomically
-from hardware.foundation.file_errors import described
+from hardware.foundation.file_errors import described, naming
 
 WRITES: dict[str, Callable[[Path], None]] = {
     "write_atomically": lambda path: write_atomically(path, b"x"),
@@ -42,8 +42,9 @@ def test_what_a_disk_refuses(
 
 def test_a_full_disk() -> None:
     """A real one: the device that is always full."""
-    with pytest.raises(OSError, match="/dev/full") as caught:
-        append_durably(Path("/dev/full"), b"x")
+    full = Path("/dev/full")
+    with pytest.raises(OSError, match="/dev/full") as caught, naming(full), full.open("ab", buffering=0) as file:
+        file.write(b"x")
     assert described(caught.value).startswith("/dev/full: No space left on device; make room")
 
 
