@@ -41,6 +41,12 @@ def read_arrays(
             raise DocumentError(str(error) or type(error).__name__) from error
 
 
+def array_names(path: Path, most: int = 10) -> list[str]:
+    """Names of the first `most` arrays of an archive that can be read."""
+    with open_regular(path) as stream, zipfile.ZipFile(stream) as archive:
+        return [entry.filename.removesuffix(_SUFFIX) for entry in archive.infolist()[:most]]
+
+
 def read_array(path: Path) -> NDArray[Any]:
     """The array of a .npy file. Raises `DocumentError`, or OSError where there is no such file."""
     with open_regular(path) as stream:

@@ -4,7 +4,8 @@ All give arrays of the same names: x (n, ...) and y; optionally x_test and y_tes
 client (n,), the natural client of each training sample, in numbers or names.
 
 x: uint8 is scaled by 1/255 to [0, 1], other numbers are taken as they are. y: whole numbers (n,) are labels from 0,
-names (n,) are labels in sorted order; floats (n,) or anything of shape (n, k) are k targets to predict.
+names (n,) are labels in sorted order; floats (n,) or anything of shape (n, k) are k targets to predict, but for whole
+numbers (n, 1), which could be either.
 """
 
 import importlib
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from fl.errors import DataError
 from fl.import_path import build, require_trust
 from fl.learning.data.dataset import Dataset, FloatArray, IntArray, Targets, held_out_count, stratified_choice
-from hardware.foundation.arrays import read_arrays
+from hardware.foundation.arrays import array_names, read_arrays
 from hardware.foundation.documents import DocumentError
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -32,7 +33,10 @@ def load_npz(path: Path) -> Arrays:
     if not path.is_file():
         raise DataError(f"data.path names {path}, which is not a file; {_EXPECTED} in an .npz")
     try:
-        return read_arrays(path, NAMES)
+        arrays = read_arrays(path, NAMES)
+        if not {"x", "y"} <= arrays.keys():
+            raise DataError(f"{path} has {', '.join(array_names(path)) or 'no arrays'}; {_EXPECTED}")
+        return arrays
     except (OSError, DocumentError) as error:
         raise DataError(f"{path} cannot be read: {error}; {_EXPECTED} in an .npz, which numpy.savez writes") from error
 
@@ -43,7 +47,7 @@ def call_function(path: str, arguments: Mapping[str, Any]) -> Arrays | Dataset:
     if isinstance(made, Dataset):
         return made
     if isinstance(made, Mapping):
-        return {str(name): np.asarray(array) for name, array in made.items()}
+        return {str(name): _as_array(path, str(name), array) for name, array in made.items()}
     try:
         (x, y), (x_test, y_test) = made
     except (TypeError, ValueError) as error:
@@ -51,7 +55,14 @@ def call_function(path: str, arguments: Mapping[str, Any]) -> Arrays | Dataset:
             f"data.set '{path}' returned a {type(made).__name__}: expected ((x, y), (x_test, y_test)), a mapping with "
             "these names, or a fl.learning.data.dataset.Dataset"
         ) from error
-    return {name: np.asarray(array) for name, array in zip(NAMES, (x, y, x_test, y_test), strict=False)}
+    return {name: _as_array(path, name, array) for name, array in zip(NAMES, (x, y, x_test, y_test), strict=False)}
+
+
+def _as_array(path: str, name: str, value: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # lists of unequal length, tensors that are on a GPU or have a gradient
+        raise DataError(f"{name} of data.set '{path}' is no array: {error}") from error
 
 
 def load_torchvision(name: str, root: str, arguments: Mapping[str, Any]) -> Arrays:
@@ -202,7 +213,8 @@ def dataset_of(
 def _samples(name: str, x: NDArray[Any]) -> FloatArray:
     if x.ndim < 1 or x.dtype.kind not in "fiub" or x.size == 0:
         raise DataError(f"{name}: x is {x.dtype} {x.shape}, expected numbers of shape (n, ...)")
-    scaled: FloatArray = x.astype(np.float32)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused with all that is
+        scaled: FloatArray = x.astype(np.float32)
     return scaled / np.float32(255) if x.dtype == np.uint8 else scaled
 
 
@@ -222,11 +234,18 @@ def _targets(name: str, y: NDArray[Any], names: list[str]) -> Targets:
         return np.searchsorted(np.array(names), y).astype(np.int64)
     if y.dtype.kind in "iu" and y.ndim == 1:
         return y.astype(np.int64)
+    if y.dtype.kind in "iu" and y.shape[1:] == (1,):
+        raise DataError(
+            f"{name}: y is {y.dtype} {y.shape}, which may be labels or one target: expected labels (n,), y.ravel(), or "
+            "floats (n, 1)"
+        )
     if y.dtype.kind in "fiub" and y.ndim in (1, 2):
-        targets: FloatArray = y.astype(np.float32).reshape(len(y), -1)
+        with np.errstate(over="ignore"):
+            targets: FloatArray = y.astype(np.float32).reshape(len(y), -1)
         return targets
+    text = "; y.astype(str) makes names of bytes" if y.dtype.kind == "S" else ""
     raise DataError(
-        f"{name}: y is {y.dtype} {y.shape}, expected labels (n,), in whole numbers or names, or numbers (n, k)"
+        f"{name}: y is {y.dtype} {y.shape}, expected labels (n,), in whole numbers or names, or numbers (n, k){text}"
     )
 
 

@@ -74,6 +74,13 @@ def unlabelled(y=0, samples=40):
 def counted_from_one():
     return {"x": np.zeros((40, 2), np.float32), "y": np.arange(40) % 4 + 1}
 
+def labels_as(kind):
+    y = np.arange(40) % 4
+    if kind == "ragged":
+        return {"x": [[1.0, 2.0], [3.0]], "y": [0, 1]}
+    y = y[:, None] if kind == "a column" else y.astype("S1" if kind == "bytes" else int)
+    return {"x": np.full((40, 2), 1e300), "y": y}
+
 def strange_test_set():
     x, y = np.zeros((40, 2), np.float32), np.arange(40) % 4
     return (x, y), (x, y + 4)
@@ -364,6 +371,26 @@ def test_changed_code_of_ones_own_is_not_resumed(here: Path) -> None:
             "a label is 40, among 40 samples.*renumber them, or give names",
         ),
         ({"data": {"set": "own_code:counted_from_one"}}, DataError, r"labels are 1 .. 4.*subtract 1, or give names"),
+        (
+            {"data": {"set": "own_code:labels_as", "arguments": {"kind": "a column"}}},
+            DataError,
+            r"labels or one target: expected labels \(n,\), y\.ravel\(\), or floats \(n, 1\)",
+        ),
+        (
+            {"data": {"set": "own_code:labels_as", "arguments": {"kind": "bytes"}}},
+            DataError,
+            r"y\.astype\(str\) makes names of bytes",
+        ),
+        (
+            {"data": {"set": "own_code:labels_as", "arguments": {"kind": "ragged"}}},
+            DataError,
+            "x of data.set 'own_code:labels_as' is no array: .*inhomogeneous",
+        ),
+        (
+            {"data": {"set": "own_code:labels_as", "arguments": {"kind": "numbers"}}},
+            DataError,
+            "train_x holds NaN or infinity",
+        ),
         ({"data": {"set": "own_code:strange_test_set"}}, DataError, "no label of the test samples is one of the train"),
         ({"local": {"loss": "mse"}}, ConfigError, "by its import path: 'torch.nn.functional:mse_loss'"),
         ({"local": {"optimiser": "Adam"}}, ConfigError, "by its import path: 'torch.optim:Adam', its rate in local.lr"),
@@ -415,6 +442,12 @@ def test_objects_in_an_archive_are_not_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "bad.npz", x=np.array([{"a": 1}], dtype=object), y=np.zeros(1))
     with pytest.raises(DataError, match="holds Python objects"):
         run(small(data={"set": "npz", "path": str(tmp_path / "bad.npz")}), tmp_path / "run")
+
+
+def test_an_archive_with_other_names_is_told_which_it_has(here: Path) -> None:
+    np.savez(here / "capitals.npz", X=np.zeros((4, 2)), Y=np.arange(4))
+    with pytest.raises(DataError, match=r"capitals\.npz has X, Y; expected arrays x"):
+        run(small(data={"set": "npz", "path": "capitals.npz"}), here / "run")
 
 
 def test_own_names_read_back_from_the_resolved_config() -> None:
