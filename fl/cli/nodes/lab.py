@@ -122,13 +122,14 @@ def _watch(up: "LabUp") -> None:
 
 
 def node_table(up: "LabUp") -> "Table":
-    """What each node is doing."""
+    """What each node is doing. The last column is there when somebody has said something: 80 columns are few."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("node", "role", "process", "state", "last heard", "uplink", "last words")
-    for node in up.nodes:
-        seen, words = node.look(), node.log.read_text(errors="replace").strip().splitlines()
+    said = [node.log.read_text(errors="replace").strip().splitlines() for node in up.nodes]
+    table = Table("node", "role", "process", "state", "last heard", "uplink", *(["last words"] if any(said) else []))
+    for node, words in zip(up.nodes, said, strict=True):
+        seen = node.look()
         table.add_row(
             node.name,
             node.role.value,
@@ -136,6 +137,6 @@ def node_table(up: "LabUp") -> "Table":
             seen.state,
             "" if seen.heard_s is None or seen.state == "waiting" else f"{seen.heard_s:.0f} s ago",
             f"{seen.uplink} {seen.order}" if seen.uplink else "",
-            Text(visible(words[-1][-60:])) if words else "",
+            *([Text(visible(words[-1][-60:])) if words else ""] if any(said) else []),
         )
     return table

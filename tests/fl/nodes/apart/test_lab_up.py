@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from fl.cli.nodes import lab, node
 from fl.cli.nodes.lab import node_table
 from fl.errors import RunFolderError
 from fl.nodes.apart.keys import load_keys
-from fl.processes.lab_up import LabUp, lab_up
+from fl.processes.lab_up import LabUp, NodeSeen, lab_up
 from fl.processes.status import STATUS
 from fl.run import run
 from fl.run.apart.attendance import NodesElsewhere
@@ -33,6 +34,7 @@ from fl.run.course.metrics import UplinkMetrics
 from fl.run.course.result import FINISHED
 from fl.run.folder import RunFolder, locked
 from fl.run.runner import run_experiment
+from hardware.lab.model import Role
 from tests.conftest import REPOSITORY, START, Outcome
 from tests.fl.nodes.apart.site import free_port, lab_of, sections, wait_until
 from tests.fl.nodes.small_runs import small_run
@@ -90,6 +92,30 @@ def test_the_table_lives_beside_a_runs_progress_on_a_terminal(tmp_path: Path, mo
             with lab._shown(up), Progress(console=console, disable=not terminal) as progress:
                 progress.add_task("the run")
             assert [word in said.getvalue() for word in ("last heard", "client-1", "the run")] == [terminal] * 3
+
+
+@pytest.mark.parametrize(("said", "columns"), [("", 6), ("WARNING: the server is gone\n", 7)])
+def test_a_node_is_one_line_of_a_narrow_terminal_while_it_has_said_nothing(
+    tmp_path: Path, said: str, columns: int
+) -> None:
+    """A terminal has 80 columns, and the longest order 16 letters."""
+    (tmp_path / "log").write_text(said)
+    busy = NodeSeen("waiting", 12.0, 80, "DescribeCircuits")
+    node = SimpleNamespace(
+        name="client-10",
+        role=Role.CLIENT,
+        process=SimpleNamespace(pid=1234567),
+        log=tmp_path / "log",
+        look=lambda: busy,
+    )
+    table = node_table(SimpleNamespace(nodes=[node, node]))  # type: ignore[arg-type]
+    assert len(table.columns) == columns
+    console = Console(file=StringIO(), width=80)
+    with console.capture() as captured:
+        console.print(table)
+    lines = captured.get().splitlines()
+    assert (len(lines) == 2 + 4) == (not said)
+    assert ("WARNING" in captured.get()) == bool(said)
 
 
 def test_the_table_is_gone_before_the_outcome_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
