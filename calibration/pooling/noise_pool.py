@@ -15,7 +15,9 @@ Each factor errs with a part of the error e of the whole (union bound; `SHARES`)
 * f1, *shape*: the quietest subcarrier q in truth is the same in all silences, and min_k A[k] <= A[q]. A[q] is a sum of
   B exponentials with weights L_j, none above w = max L_j / mean L of the mean one. Its upper tail is not above that of
   B/w equal ones (Bock, Diaconis, Huffer, Perlman, Canad. J. Statist. 15, 1987), so f1 is chi-square's. Only q can make
-  the bound fail, therefore no Bonferroni: the minimum pays for having been looked for by being small.
+  the bound fail, therefore no Bonferroni: the minimum pays for having been looked for by being small. The powers
+  through a window (`Spectrum.windowed`) are such sums too, and hold no leakage from louder subcarriers: the minimum is
+  over both.
 * f2, *level*: P has K B_n exponentials with weights r[k], none above the largest r: the same bound with K B_n / max r.
   max r is taken from the pool, at its upper bound (*peak*, again one subcarrier, the loudest in truth).
 * f3, *mean*: A may be low by chance: Chernoff's bound N (x - 1 - ln x) = ln(1/e) on the lower tail, N = K B/(w max r).
@@ -70,7 +72,7 @@ class Agreement:
 @dataclass(frozen=True, eq=False)
 class NoisePool:
     """Silences that agree, as sums. energy: float64 (K,), of blocks times powers. loudest: largest level among them.
-    step: the largest of the converter.
+    step: the largest of the converter. windowed: the same energy through a window; None where a silence has none.
 
     first: the silences before `settled` was called, None while there is none; those after it are compared with it.
     """
@@ -83,6 +85,7 @@ class NoisePool:
     pairs: int
     loudest: float
     step: float
+    windowed: NDArray[np.float64] | None = None
     first: "NoisePool | None" = None
 
     @classmethod
@@ -97,6 +100,7 @@ class NoisePool:
             pairs=silence.pairs,
             loudest=silence.level,
             step=silence.step,
+            windowed=None if silence.windowed is None else silence.windowed * silence.blocks,
         )
 
     def joined(self, silence: Spectrum) -> "NoisePool":
@@ -111,6 +115,7 @@ class NoisePool:
             pairs=self.pairs + silence.pairs,
             loudest=max(self.loudest, silence.level),
             step=max(self.step, silence.step),
+            windowed=_sum(self.windowed, silence),
         )
 
     def settled(self) -> "NoisePool":
@@ -147,7 +152,8 @@ class NoisePool:
         inside = np.isin(self.bins, bins)
         first = None if self.first is None else self.first.within(bins)
         energy, steady = self.energy[inside], self.steady[inside]
-        return replace(self, bins=self.bins[inside], energy=energy, steady=steady, first=first)
+        windowed = None if self.windowed is None else self.windowed[inside]
+        return replace(self, bins=self.bins[inside], energy=energy, steady=steady, windowed=windowed, first=first)
 
     def bound(self, silence: Spectrum, confidence: float) -> SigmaBound:
         """Noise per real coordinate of the uplink whose silence this is, on every bin of the pool at once.
@@ -168,9 +174,10 @@ class NoisePool:
         level = variance_lower_factor(max(1, math.floor(count * silence.blocks / peak)), error["level"])
         low = _chernoff_low(count * blocks / peak, error["mean"])
         lost = self._impropriety(error["circularity"])
-        quietest = int(np.argmin(powers))
+        seen = powers if self.windowed is None else np.minimum(powers, self.windowed / self.blocks)
+        quietest = int(np.argmin(seen))
         of_level = float(silence.powers[kept].mean()) / mean
-        variance = noise_var_real_from_complex(float(powers[quietest])) * of_level * shape * level * low
+        variance = noise_var_real_from_complex(float(seen[quietest])) * of_level * shape * level * low
         return SigmaBound(
             noise_var_real=quietest_direction(variance, lost, self.step),
             confidence=confidence,
@@ -189,6 +196,12 @@ class NoisePool:
     def _require_same_bins(self, silence: Spectrum) -> None:
         if not np.array_equal(self.bins, silence.bins):
             raise MeasurementError("the silence has other bins than its pool: expected one numerology and one band")
+
+
+def _sum(windowed: NDArray[np.float64] | None, silence: Spectrum) -> NDArray[np.float64] | None:
+    if windowed is None or silence.windowed is None:
+        return None
+    return np.asarray(windowed + silence.windowed * silence.blocks)
 
 
 def _same_shape(

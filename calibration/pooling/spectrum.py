@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.errors import MeasurementError
-from calibration.silence import Silence, mirrored_pairs, unit_power
+from calibration.silence import Silence, mean_power, mirrored_pairs, unit_power
 from calibration.spurs import loud_bins
 
 
@@ -16,6 +16,7 @@ class Spectrum:
 
     steady: bool (K,), False where more than noise was found. pseudo: sum of u^2 over `pairs` values of unit power that
     show an I/Q imbalance (`mirrored_pairs`). step: of the receiver's converter (`calibration.converter`).
+    windowed: the powers through a window, see `windowed_power`; None where they hold no leakage.
     """
 
     bins: NDArray[np.int64]
@@ -25,6 +26,7 @@ class Spectrum:
     pseudo: complex
     pairs: int
     step: float = 0.0
+    windowed: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no silence has."""
@@ -36,7 +38,9 @@ class Spectrum:
     def within(self, bins: NDArray[np.int64]) -> "Spectrum":
         """The same silence in some of its bins. I and Q are taken to be as unequal there as everywhere."""
         inside = np.isin(self.bins, bins)
-        return replace(self, bins=self.bins[inside], powers=self.powers[inside], steady=self.steady[inside])
+        windowed = None if self.windowed is None else self.windowed[inside]
+        steady = self.steady[inside]
+        return replace(self, bins=self.bins[inside], powers=self.powers[inside], steady=steady, windowed=windowed)
 
     @property
     def level(self) -> float:
@@ -51,4 +55,22 @@ def spectrum_of(silence: Silence) -> Spectrum:
     steady = ~(loud | np.isin(silence.bins, [tone.bin for tone in silence.tones]))
     pairs = mirrored_pairs(unit_power(silence.cells[:, steady]), silence.subcarriers[steady]).astype(np.complex128)
     pseudo = complex(np.sum(pairs * pairs))
-    return Spectrum(silence.bins, silence.blocks, powers, steady, pseudo, pairs.size, silence.step)
+    return Spectrum(
+        silence.bins, silence.blocks, powers, steady, pseudo, pairs.size, silence.step, windowed_power(silence)
+    )
+
+
+def windowed_power(silence: Silence) -> NDArray[np.float64]:
+    """Mean |z|^2 (K,) as it is through Hann's window; infinite where a neighbour was not observed.
+
+    A block that is just cut out has sidelobes: of what is four subcarriers away 2.5 % arrive, so that a notch of 40 dB,
+    eight subcarriers wide, looks like one of 16 dB. Through the window it is 40 dB deep. In frequency that window is
+    z[k] - (z[k - 1] + z[k + 1])/2, with 1.5 times the power of white noise: no further transform is needed. One cell of
+    each block is again one circular Gaussian value.
+    """
+    places, cells = silence.subcarriers, silence.cells
+    inner = np.flatnonzero((np.diff(places)[:-1] == 1) & (np.diff(places)[1:] == 1)) + 1
+    windowed = cells[:, inner] - np.float32(0.5) * (cells[:, inner - 1] + cells[:, inner + 1])
+    powers = np.full(places.size, np.inf)
+    powers[inner] = mean_power(windowed) / 1.5
+    return powers

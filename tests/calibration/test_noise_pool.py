@@ -7,6 +7,7 @@ AIRDP_SILENCES=1000 sets how many silences are made of samples; how many were co
 import logging
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,6 +139,27 @@ def test_the_bound_from_samples_is_below_every_subcarrier(name: str) -> None:
     assert held >= 0.995 * SILENCES
     # It gives away more than the long silence of a run, which has 16,384 blocks.
     assert np.mean(ratios) > 0.68
+
+
+@pytest.mark.parametrize(("depth_db", "most"), [(3.0, 1.0), (10.0, 1.0), (20.0, 1.0), (40.0, 1.3)])
+def test_a_notch_of_a_filter_is_as_deep_as_it_is(depth_db: float, most: float) -> None:
+    """Eight subcarriers wide, and made with one long transform, as a filter makes it: blocks that are just cut out show
+    no more than 16 dB of it, and a bound from these alone would be 200 times the noise that there is."""
+    rng = np.random.default_rng(15)
+
+    def filtered(blocks: int) -> Spectrum:
+        samples = white(blocks, rng)
+        f = np.fft.fftfreq(samples.size) * 256
+        low = np.abs(f - 40.0) <= 4.0
+        samples = np.fft.ifft(np.fft.fft(samples) * np.where(low, 10 ** (-depth_db / 20), 1.0)).astype(np.complex64)
+        return spectrum_of(observe_silence(samples, DEFAULT))
+
+    own = filtered(256)
+    pool = NoisePool.of(filtered(2048)).settled().joined(own)
+    truth = NOISE_VAR_REAL * decibels(-depth_db)
+    assert 0.7 * truth < pool.bound(own, CONFIDENCE).noise_var_real < most * truth
+    cut = replace(pool, windowed=None).bound(own, CONFIDENCE).noise_var_real
+    assert (cut > 50.0 * truth) == (depth_db == 40.0)
 
 
 def test_the_minimum_needs_no_correction_for_having_been_looked_for() -> None:
