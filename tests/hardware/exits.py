@@ -57,10 +57,10 @@ def leave(folder: Path, lab_file: Path, way: str, number: signal.Signals | None,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "sending\n", process.communicate(timeout=60)[1]
+    assert process.stdout.readline() == "sending\n", process.communicate(timeout=240)[1]
     if number is not None:
         process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=240)
     assert process.returncode == code, said
     assert "Fatal Python error" not in said
     assert "Exception ignored" not in said

@@ -438,7 +438,7 @@ def test_a_full_disk(command: Command, tiny_file: Path, tmp_path: Path) -> None:
         text=True,
         # Without the second, Python could leave compiled modules behind that are cut off at the limit.
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert_refused(Outcome(done.returncode, done.stdout, done.stderr), "File too large")

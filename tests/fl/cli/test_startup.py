@@ -53,7 +53,7 @@ def test_a_stranger_in_the_current_folder(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 2

@@ -23,7 +23,7 @@ from hardware.foundation.child_processes import child_environment
 NOBODY = 65534
 ASK = """
 import http.client, sys
-connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=30)
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=240)
 connection.request("POST", "/v1/control/start-run", b"", {"Content-Type": "application/json"})
 print(connection.getresponse().status)
 """
@@ -98,7 +98,7 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 def test_this_user_reaches_a_superlink(superlink: int) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", superlink, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", superlink, timeout=240)
     connection.request("GET", "/openapi.json")
     assert connection.getresponse().status != 403
     connection.close()

@@ -260,8 +260,8 @@ def test_on_a_cluster_that_loses_a_machine_and_then_its_scheduler(
     out = home / "cluster"
     with dask(*scheduler, folder=tmp_path) as chief, dask(*worker, folder=tmp_path):
         with dask(*worker, "--no-nanny", folder=tmp_path) as machine:
-            with Client(address, timeout=60, set_as_default=False) as client:
-                client.wait_for_workers(2, timeout=60)
+            with Client(address, timeout=240, set_as_default=False) as client:
+                client.wait_for_workers(2, timeout=240)
             # As a machine that is switched off: no nanny starts it again.
             killer = Killer(out, lambda: [machine])
             run_sweep(plan, out, cluster=Access(address, insecure=True), on_progress=killer)

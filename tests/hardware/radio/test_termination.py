@@ -113,7 +113,7 @@ def test_a_program_as_a_shell_starts_it(start: tuple[str, ...], number: signal.S
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
         # Where the signal ended it, nobody reads the line.
-        told, complaints = process.communicate("\n", timeout=60)
+        told, complaints = process.communicate("\n", timeout=240)
     assert (process.returncode, told, complaints) == (code, rest, "")
 
 

@@ -136,7 +136,7 @@ def test_the_command_for_machines_ends_on_sigterm_as_every_command() -> None:
         assert answer["mode"] == "lockstep"
         assert listens(answer["uris"]["ps"])
         process.send_signal(signal.SIGTERM)
-        rest, problems = process.communicate(timeout=60)
+        rest, problems = process.communicate(timeout=240)
         assert (process.returncode, rest, problems) == (143, "", "")
 
 
@@ -149,7 +149,7 @@ def test_the_command_for_people_ends_on_ctrl_c_as_it_should() -> None:
         assert lines[0].startswith("ps: ip:127.")
         assert lines[-1].startswith("paced; try `iio_info -u ip:127.")
         process.send_signal(signal.SIGINT)
-        rest, problems = process.communicate(timeout=60)
+        rest, problems = process.communicate(timeout=240)
         assert (process.returncode, rest, problems) == (0, "", "")
 
 

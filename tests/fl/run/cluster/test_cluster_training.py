@@ -47,8 +47,8 @@ def test_clients_on_a_cluster_over_tls_that_loses_a_machine_and_then_its_schedul
         stack.enter_context(dask(*worker, *files, folder=tmp_path))
         # As a machine that is switched off: no nanny starts it again.
         machine = stack.enter_context(dask(*worker, "--no-nanny", *files, folder=tmp_path))
-        with Client(address, timeout=60, set_as_default=False, security=access.security()) as client:
-            client.wait_for_workers(2, timeout=60)
+        with Client(address, timeout=240, set_as_default=False, security=access.security()) as client:
+            client.wait_for_workers(2, timeout=240)
 
         def lose(who: psutil.Process, uplink: int) -> Callable[[UplinkMetrics], None]:
             return lambda metrics: who.kill() if metrics.uplink == uplink else None

@@ -25,7 +25,7 @@ def running() -> Iterator[Bench]:
 
 
 def call(*command: str, given: bytes = b"") -> bytes:
-    outcome = subprocess.run(command, input=given, capture_output=True, timeout=30, check=False)
+    outcome = subprocess.run(command, input=given, capture_output=True, timeout=240, check=False)
     assert outcome.returncode == 0, outcome.stderr.decode()
     assert b"rror" not in outcome.stderr, outcome.stderr.decode()
     return outcome.stdout
@@ -64,7 +64,7 @@ def test_iio_attr_writes_and_reads(running: Bench) -> None:
     refused = subprocess.run(
         ["iio_attr", "-u", uri, "-o", "-c", PHY, "TX_LO", "frequency", "1"],
         capture_output=True,
-        timeout=30,
+        timeout=240,
         check=False,
     )
     assert b"Invalid argument" in refused.stderr + refused.stdout
@@ -124,8 +124,8 @@ def test_iio_writedev_streams_to_iio_readdev(running: Bench) -> None:
     assert writer.stdin is not None
     writer.stdin.write(wave.tobytes())
     writer.stdin.flush()
-    data, _ = reader.communicate(timeout=30)
-    writer.communicate(timeout=30)
+    data, _ = reader.communicate(timeout=240)
+    writer.communicate(timeout=240)
     heard = np.frombuffer(data, np.int16).reshape(-1, 2)
     assert np.abs(heard - wave / 8).max() <= 0.5
 
