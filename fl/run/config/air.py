@@ -77,7 +77,8 @@ class RadioConfig(Section):
     turned up, and the run stops. 0: it is not looked at, because channels fade."""
     calibration: str = ""
     """Record of the lab (`airdp calibrate`) that the run rests on. Radios that it does not fit are refused, and uplinks
-    whose noise is not the record's are not sent. Empty: none; linearity and noise are then taken on trust."""
+    whose noise is not the record's are not sent. Empty: none; soundings then show how linear transmitters are, and all
+    noise that is heard counts."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Soundings before an uplink is given up."""
     diagnosis: bool = True
