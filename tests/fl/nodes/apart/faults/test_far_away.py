@@ -33,5 +33,5 @@ def test_delay_and_loss_change_nothing_about_the_model(tmp_path: Path) -> None:
         assert (result.status, result.transmissions_charged) == (FINISHED, 2)
         assert result.model_sha256 == alone.model_sha256
     assert carrier.carried > 200
-    # About three of so many in the mean; that none of a thousand is lost has a probability of 4e-5.
-    assert carrier.lost > 0 or carrier.carried < 1000
+    # Who is lost is drawn from the seed, packet after packet: the 14th, the 92nd, the 180th.
+    assert carrier.lost >= 3
