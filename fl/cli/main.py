@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 from fl.cli.terminal_text import visible
 from fl.startup import ShadowedPackageError, check_one_place
 
+_LONGEST = 4000
+"""Characters of an error: one may quote a file, which anybody may have made."""
 COMMANDS = {
     "run": ("experiments", "run an experiment, or resume one"),
     "sweep": ("experiments", "run a grid of experiments, each several times, on all cores or a cluster"),
@@ -159,5 +161,6 @@ def _foreign_code(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _refuse(error: Exception) -> int:
-    print(f"airdp: error: {visible(' '.join(str(error).split()))}", file=sys.stderr)
+    said = visible(" ".join(str(error).split()))
+    print(f"airdp: error: {said if len(said) <= _LONGEST else said[:_LONGEST] + '…'}", file=sys.stderr)
     return 2

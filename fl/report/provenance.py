@@ -46,13 +46,14 @@ def versions_of(study: Study) -> list[str]:
 
 
 def _sentence(versions: Mapping[str, Any]) -> str:
-    packages = versions.get("packages") or {}
+    packages = versions.get("packages")
     parts = [f"Python {versions.get('python', 'unknown')}", str(versions.get("platform", ""))]
     source = versions.get("source")
     if isinstance(source, Mapping) and "commit" in source:
         changed = ", with changes on top" if source.get("changed") else ""
         parts.append(f"commit {str(source['commit'])[:12]} of airdp{changed}")
-    parts += [f"{name} {version}" for name, version in packages.items() if version]
+    if isinstance(packages, Mapping):
+        parts += [f"{name} {version}" for name, version in packages.items() if version]
     return ", ".join(part for part in parts if part)
 
 

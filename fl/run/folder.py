@@ -46,7 +46,7 @@ MOST_UPLINKS = 10_000_000
 """Of a run: what a file says about more of them is damage."""
 _MEASURED = (
     *("accuracy", "loss", "test_loss", "epsilon", "sigma", "alpha_u", "alpha_cj", "backoff_max", "backed_off"),
-    *("clipped", "weight_received", "step_norm", "seconds", "rounds"),
+    *("clipped", "weight_received", "step_norm", "seconds"),
 )
 _MEMORY = "memory."
 """What the names of an algorithm's own arrays begin with in a checkpoint."""
@@ -140,6 +140,8 @@ class RunFolder:
             raise RunFolderError(f"{self.metrics_path} is damaged: a line does not say which uplink it is of")
         for row in rows:
             wrong = next((key for key in _MEASURED if key in row and not _is_measured(row[key])), None)
+            if type(row.get("rounds", 0)) is not int:
+                wrong = "rounds"
             if wrong is not None:
                 raise RunFolderError(
                     f"{self.metrics_path} is damaged: '{wrong}' of uplink {row['uplink']} is no number; "
@@ -198,7 +200,7 @@ class RunFolder:
             path = self.path / "audit" / f"uplink-{uplink:04d}.npz"
             try:
                 arrays = read_arrays(path, ("statistics", "shifts", "sigma"))
-                found.append(UplinkEvidence(arrays["statistics"], arrays["shifts"], float(arrays["sigma"])))
+                found.append(UplinkEvidence(arrays["statistics"], arrays["shifts"], float(arrays["sigma"].item())))
             except (OSError, KeyError, TypeError, ValueError, AirdpError) as error:
                 raise RunFolderError(f"{path} cannot be read: {error}") from error
         return found

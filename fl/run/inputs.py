@@ -155,7 +155,7 @@ def _read_lab(path: Path) -> dict[str, Any]:
 def _comparable(lab: dict[str, Any]) -> dict[str, Any]:
     """Without addresses: a radio that is reached elsewhere, after a restart say, is the same one."""
     radios = lab.get("radio")
-    if not isinstance(radios, list):
+    if not (isinstance(radios, list) and all(isinstance(radio, dict) for radio in radios)):
         return lab
     return {**lab, "radio": [{key: value for key, value in radio.items() if key != "address"} for radio in radios]}
 

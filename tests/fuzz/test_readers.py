@@ -27,6 +27,7 @@ from calibration.gains import load_gains
 from calibration.noise import noise_of
 from calibration.record import new_record, parse_record, save_record
 from calibration.silence import observe_silence
+from fl.audit.runs.evidence import Evidence, UplinkEvidence
 from fl.dashboard.follow import Followed
 from fl.inspect.view import LAYOUT, read_snapshot
 from fl.learning.data.idx import read_images, read_labels
@@ -37,6 +38,9 @@ from fl.privacy.ledger_rows import encode
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import state_privacy
+from fl.report.provenance import versions_of
+from fl.report.sources import read_study
+from fl.run import run
 from fl.run.captures import AttemptFiles
 from fl.run.config import load_config
 from fl.run.folder import Checkpoint, RunFolder
@@ -215,6 +219,28 @@ def test_metrics(tmp_path: Path) -> None:
     attack("metrics", seeds, lines, of_file(folder.metrics_path, lambda path: folder.metrics()))
 
 
+@pytest.mark.usefixtures("no_figures", "one_thread")
+def test_files_that_a_report_reads(tmp_path: Path) -> None:
+    """Of a run that has ended, one file after the other."""
+    run(TINY, tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
+    lines = values_of(
+        lambda text: [json.loads(line) for line in text.splitlines()],
+        lambda rows: "".join(json.dumps(one) + "\n" for one in rows),
+    )
+
+    def use(path: Path) -> None:
+        study = read_study(folder.path)
+        assert study.curves[0].trials[0].rounds >= 0
+        assert all(isinstance(said, str) for said in versions_of(study))
+
+    for name in ("metrics.jsonl", "result.json", "partition.json", "versions.json"):
+        path = folder.path / name
+        content, make = path.read_bytes(), lines if name == "metrics.jsonl" else JSON
+        attack(name, [content], make, of_file(path, use), COUNT // 4)
+        path.write_bytes(content)
+
+
 def arrays_changed(content: bytes, draw: random.Random) -> bytes:
     """Archives with other arrays in them, written anew so that their checksums are right; and changed bytes."""
     if draw.random() < 0.4:
@@ -261,6 +287,20 @@ def test_snapshots(tmp_path: Path) -> None:
         assert np.isfinite(snapshot.gains_db).all()
 
     attack("snapshot", [buffer.getvalue()], arrays_changed, of_file(tmp_path / "u.npz", use))
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_what_canaries_have_shown(tmp_path: Path) -> None:
+    one, present = UplinkEvidence(np.linspace(-1, 1, 40), np.full(40, 0.5), 1.0), np.arange(40) % 2 == 0
+    folder = RunFolder(tmp_path)
+    for uplink in (1, 2):
+        folder.save_evidence(uplink, one)
+    path = tmp_path / "audit" / "uplink-0002.npz"
+
+    def use(path: Path) -> None:
+        Evidence.of(folder.evidence(2), present).bounds(1e-5)
+
+    attack("canaries", [path.read_bytes()], arrays_changed, of_file(path, use))
 
 
 def test_single_arrays(tmp_path: Path) -> None:

@@ -235,6 +235,17 @@ def test_a_terminal_gets_no_orders_from_a_file(command: Command, folder: Path) -
     assert not {"\x1b", "\x07", "\u202e"} & set(refused.err)
 
 
+def test_a_terminal_is_not_flooded_by_a_file(command: Command, folder: Path) -> None:
+    ledger = folder / "ledger.jsonl"
+    ledger.write_text(ledger.read_text().replace('"sizes":', f'"{"x" * 100_000}":1,"sizes":', 1))
+    config = folder / "config.toml"
+    config.write_text(f"{'x' * 100_000} = 1\n" + config.read_text())
+    for reader in ("ledger", "report"):
+        refused = command(reader, folder)
+        assert refused.code == 2
+        assert len(refused.err) < 5000
+
+
 def test_names_in_tables_give_none_either(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.table import Table
 

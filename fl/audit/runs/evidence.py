@@ -1,5 +1,6 @@
 """What a run's uplinks say about its canaries, and what follows from it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,12 @@ class UplinkEvidence:
     statistics: NDArray[np.float64]
     shifts: NDArray[np.float64]
     sigma: float
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that are no such numbers: they may come from a file that anybody has packed."""
+        shapes, kinds = {self.statistics.shape, self.shifts.shape}, {self.statistics.dtype.kind, self.shifts.dtype.kind}
+        if len(shapes) != 1 or self.statistics.ndim != 1 or kinds != {"f"}:
+            raise PrivacyError(f"statistics and shifts are {kinds} of shapes {shapes}: expected real numbers (M,) each")
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """For a file of the run's folder."""
@@ -61,10 +68,14 @@ class Evidence:
         """Weighted by shift/sigma^2, the best that an adversary can do with Gaussian noise."""
         if not uplinks:
             raise PrivacyError("the run has made no uplink with canaries: there is nothing to audit")
-        if not all(uplink.sigma > 0 for uplink in uplinks):
-            raise PrivacyError("an uplink was sent without noise: there is no claim to audit")
+        if not all(0.0 < uplink.sigma < math.inf for uplink in uplinks):
+            raise PrivacyError("an uplink was sent without noise that is known: there is no claim to audit")
+        if not all(uplink.shifts.shape == present.shape for uplink in uplinks):
+            raise PrivacyError(f"an uplink has not the {present.size} canaries of its run: its file was replaced")
+        if not np.isfinite([[uplink.statistics, uplink.shifts] for uplink in uplinks]).all():
+            raise PrivacyError("what an uplink says of a canary is no number: its file is damaged")
         expected = np.sqrt(np.sum([(uplink.shifts / uplink.sigma) ** 2 for uplink in uplinks], axis=0))
-        sums = np.sum([uplink.shifts * uplink.statistics / uplink.sigma**2 for uplink in uplinks], axis=0)
+        sums = np.sum([uplink.shifts / uplink.sigma * (uplink.statistics / uplink.sigma) for uplink in uplinks], axis=0)
         return cls(sums / np.maximum(expected, 1e-300), expected, present, len(uplinks))
 
     @property

@@ -140,6 +140,9 @@ def test_a_radio_folder_that_does_not_say_its_lab_is_refused(
     refused(sections_of(lab_file), tmp_path / "run", snapshot, r"lab\.toml is missing.*earlier version")
     (tmp_path / "run" / "lab.toml").write_text("[lab\n")
     refused(sections_of(lab_file), tmp_path / "run", snapshot, r"lab\.toml is damaged")
+    for content in ("radio = [1]\n", "radio = 1\n"):
+        (tmp_path / "run" / "lab.toml").write_text(content)
+        refused(sections_of(lab_file), tmp_path / "run", snapshot, "another lab")
 
 
 def gains_run(tiny: Tiny, path: Path) -> dict[str, Any]:
