@@ -5,8 +5,10 @@ import json
 import math
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +28,23 @@ if TYPE_CHECKING:
     from fl.run.config import RunConfig
     from fl.run.course.metrics import UplinkMetrics
     from fl.run.course.result import RunResult
+    from hardware.lab.model import Lab
 
 
 _NAMED = 5
 """Nodes that are waited for, at most: of fifty the others are counted."""
 _ROUNDING = 1e-6
 """Relative; noise sized for exactly the target may be off by rounding."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What another command puts around a run. beside: entered for as long as that goes on. lab: with the addresses of
+    its radios. again: the command that goes on with the run in a folder."""
+
+    beside: AbstractContextManager[None]
+    lab: "Lab"
+    again: Callable[[Path], list[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,8 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
-def call(options: argparse.Namespace, beside: AbstractContextManager[None] | None = None) -> int:
-    """Run with a progress bar, then print the outcome. beside: entered for as long as the run goes on."""
+def call(options: argparse.Namespace, around: Around | None = None) -> int:
+    """Run with a progress bar, then print the outcome."""
     from rich.progress import Progress
 
     from fl.run.config import load_config
@@ -104,9 +117,10 @@ def call(options: argparse.Namespace, beside: AbstractContextManager[None] | Non
     changes_db: list[float] = []
     out = options.out if options.out or options.resume else default_folder(config)
     with ExitStack() as stack:
-        stack.enter_context(_resumable(out, options))
-        if beside is not None:
-            stack.enter_context(beside)
+        again = partial(_again, options) if around is None else around.again
+        stack.enter_context(_resumable(out, options, again))
+        if around is not None:
+            stack.enter_context(around.beside)
         if options.live:
             from fl.dashboard.beside import page_beside
 
@@ -123,9 +137,8 @@ def call(options: argparse.Namespace, beside: AbstractContextManager[None] | Non
             if not (PROGRESS.is_interactive or options.json):
                 plain(f"uplink {metrics.uplink}/{config.last_uplink}: {state}")
 
-        result = run(
-            config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=_elsewhere(options), access=access
-        )
+        elsewhere = _elsewhere(options, None if around is None else around.lab)
+        result = run(config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=elsewhere, access=access)
     seconds = time.perf_counter() - started
     if changes_db:
         PROGRESS.print(
@@ -156,7 +169,7 @@ def _columns() -> "tuple[ProgressColumn, ...]":
     )
 
 
-def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
+def _elsewhere(options: argparse.Namespace, lab: "Lab | None") -> "NodesElsewhere | None":
     """Where nodes are processes of their own: how they are reached. Says where it listens, and who is missing."""
     if not options.listen:
         return None
@@ -178,11 +191,12 @@ def _elsewhere(options: argparse.Namespace) -> "NodesElsewhere | None":
         options.wait,
         said=said,
         listening=lambda endpoint: PROGRESS.print(f"listening at {endpoint}", highlight=False),
+        lab=lab,
     )
 
 
 @contextmanager
-def _resumable(out: Path | None, options: argparse.Namespace) -> Iterator[None]:
+def _resumable(out: Path | None, options: argparse.Namespace, again: Callable[[Path], list[str]]) -> Iterator[None]:
     """Whoever ends the run, and whoever sees it fail on the way, is told where it is and how it goes on."""
     ours = out is not None and (options.resume or not _begun(out))
     try:
@@ -193,7 +207,7 @@ def _resumable(out: Path | None, options: argparse.Namespace) -> Iterator[None]:
         failed = isinstance(end, Exception) and out is not None and not (out / "checkpoint.npz").exists()
         refused = isinstance(end, RunFolderError | LedgerError)
         if out is not None and ours and _begun(out) and not failed and not refused:
-            plain(f"airdp: the run so far is in {out}; to go on: {shlex.join(_again(out, options))}")
+            plain(f"airdp: the run so far is in {out}; to go on: {shlex.join(again(out))}")
         raise
 
 
@@ -201,7 +215,7 @@ def _begun(out: Path) -> bool:
     return (out / "config.toml").exists()
 
 
-def _again(out: Path, options: argparse.Namespace) -> list[str]:
+def _again(options: argparse.Namespace, out: Path) -> list[str]:
     """The command that resumes."""
     again = ["airdp", "run", options.config]
     for override in options.set:

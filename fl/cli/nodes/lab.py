@@ -8,6 +8,7 @@ import argparse
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,9 @@ def _run(options: argparse.Namespace, up: "LabUp") -> int:
     from fl.cli.experiments import run
 
     keys = up.folder / "keys"
-    arguments = [options.run, "--lab", str(up.lab_file), "--listen", options.server, "--keys", str(keys)]
+    # By its own name: under that the run goes on, in another lab up.
+    arguments = [options.run, "--lab", options.lab, "--listen", options.server, "--keys", str(keys)]
+    arguments += ["--backend", options.backend] if options.backend else []
     arguments += [part for override in options.set for part in ("--set", override)]
     arguments += ["--out", str(options.out)] if options.out else []
     arguments += ["--resume"] if options.resume else []
@@ -77,13 +80,24 @@ def _run(options: argparse.Namespace, up: "LabUp") -> int:
     run.add_arguments(parser)
     try:
         # The table goes before the outcome is printed: what erases itself would take some of that along.
-        return run.call(parser.parse_args(arguments), beside=_shown(up))
+        around = run.Around(beside=_shown(up), lab=up.lab, again=partial(_again, options))
+        return run.call(parser.parse_args(arguments), around)
     except Exception:
         for node in up.nodes:
             said = node.log.read_text(errors="replace").strip()
             if said:
                 PROGRESS.print(f"{node.name}: {said[-400:]}", markup=False, highlight=False)
         raise
+
+
+def _again(options: argparse.Namespace, out: Path) -> list[str]:
+    """The command that goes on with the run in a folder."""
+    again = ["airdp", "lab", "up", options.lab, "--run", options.run]
+    again += [part for override in options.set for part in ("--set", override)]
+    for name in ("backend", "state", "server"):
+        if getattr(options, name):
+            again += [f"--{name}", str(getattr(options, name))]
+    return [*again, "--out", str(out), "--resume"]
 
 
 @contextmanager

@@ -27,6 +27,7 @@ class NodesElsewhere:
     """How nodes are reached. listen: tcp://ADDRESS:PORT of this machine. keys: folder. wait_s: for all to join.
 
     answer_s: for an answer to what takes no time, at least three of the lab's own time-outs. train_s: for an update.
+    lab: the run's, where its radios have other addresses than its file says, because they are served for the occasion.
     """
 
     listen: str
@@ -36,6 +37,7 @@ class NodesElsewhere:
     answer_s: float = 10.0
     said: Said = lambda nodes: None
     listening: Callable[[str], None] = lambda endpoint: None
+    lab: Lab | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def attending(config: RunConfig, elsewhere: NodesElsewhere) -> Iterator[Attendan
     lab = resolved_lab(config)
     if lab is None:
         raise ConfigError("nodes elsewhere need radios: set uplink.kind = 'radio', or give --backend")
+    lab = elsewhere.lab or lab
     if config.radio.record_sent or config.audit.canaries:
         raise ConfigError("radio.record_sent and audit.canaries need all nodes in one process: leave --listen out")
     require_one_by_one(lab)

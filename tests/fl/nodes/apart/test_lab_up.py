@@ -132,7 +132,7 @@ def test_the_table_is_gone_before_the_outcome_is_printed(tmp_path: Path, monkeyp
     monkeypatch.setattr(lab, "_shown", table)
     monkeypatch.setattr(RunFolder, "save_checkpoint", lambda *_: seen.append(there.copy()))
     monkeypatch.setattr(run_command, "_print_tables", lambda *_: seen.append(there.copy()))
-    monkeypatch.setattr(run_command, "_elsewhere", lambda options: None)
+    monkeypatch.setattr(run_command, "_elsewhere", lambda *_: None)
     parser = argparse.ArgumentParser()
     lab.add_arguments(parser)
     up = LabUp(tmp_path, lab_of(1, tmp_path), Path("loopback"), "tcp://127.0.0.1:1", [])
@@ -193,6 +193,29 @@ def in_use(state: Path) -> bool:
             return False
     except RunFolderError:
         return True
+
+
+def test_a_run_that_was_interrupted_goes_on_with_the_command_that_is_shown(
+    tmp_path: Path, command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys, addresses and lab file of the first are gone with it."""
+    lab_of(2, tmp_path)
+    (tmp_path / "small.toml").write_text(tomli_w.dumps(sections(uplinks=2)))
+    monkeypatch.chdir(tmp_path)
+    words = ["lab", "up", "plain.toml", "--run", "small.toml", "--set", "model.hidden=9"]
+    words += ["--state", "state", "--out", "run", "--server", f"tcp://127.0.0.1:{free_port()}"]
+    with pytest.MonkeyPatch.context() as patch:
+        keep = RunFolder.save_checkpoint
+        patch.setattr(RunFolder, "save_checkpoint", lambda *what: (keep(*what), interrupt()))
+        stopped = command(*words)
+    assert stopped.code == 130
+    shown = stopped.err.partition("to go on: airdp ")[2].splitlines()[0]
+    said = command(*shlex.split(shown), "--json")
+    assert (said.code, said.json["uplinks"], said.json["transmissions_charged"]) == (0, 2, 2)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_plutos_and_a_run_in_one_command(tmp_path: Path, airdp: Any) -> None:
