@@ -18,7 +18,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fl.cluster.access import Access
+from fl.cluster.access import TLS_FILES, Access
 from fl.errors import ClusterError
 from hardware.foundation.durable import open_to_append
 
@@ -79,8 +79,15 @@ def _check_scheduler(address: str, security: "Security") -> None:
     """Raise `ClusterError` where no scheduler is. `Client` would wait without end for a stranger to shake hands."""
     from distributed.core import rpc
 
+    shown = security.get_connection_args("client")
+    if address.startswith("tls://") and shown.get("ssl_context") is None:
+        raise ClusterError(
+            f"the cluster at '{address}' asks for certificates: give --tls DIR with {', '.join(TLS_FILES.values())}, "
+            "or name them in Dask's own configuration"
+        )
+
     async def identify() -> str:
-        async with rpc(address, connection_args=security.get_connection_args("client")) as server:
+        async with rpc(address, connection_args=shown) as server:
             return str((await server.identity())["type"])
 
     try:

@@ -82,7 +82,7 @@ class _Quantity:
     high: float
 
 
-_EPSILON = _Quantity("epsilon", "epsilon spent, as claimed", 1.0, 0.0, math.inf)
+_EPSILON = _Quantity("epsilon", "claimed epsilon spent", 1.0, 0.0, math.inf)
 
 
 def draw_study(study: Study, key: str) -> list[Picture]:

@@ -326,7 +326,7 @@ def refused(command: Command, tmp_path: Path, snapshot: Snapshot) -> Callable[..
         (["--insecure"], ("--insecure is for --cluster",)),
         (["--tls", "."], ("--tls is for --cluster",)),
         (["--cluster", "tls://localhost:1", "--tls", "."], (". has no ca.pem",)),
-        (["--cluster", "tls://localhost:1"], ("no Dask scheduler answers at 'tls://localhost:1'",)),
+        (["--cluster", "tls://localhost:1"], ("'tls://localhost:1' asks for certificates", "--tls DIR with ca.pem")),
         (["--insecure", "--cluster", "nonsense"], ("no Dask scheduler answers at 'nonsense'", "tcp://host:8786")),
         (["--insecure", "--cluster", "http://localhost:1"], ("no Dask scheduler answers at 'http://localhost:1'",)),
         (
@@ -387,7 +387,7 @@ def test_a_cluster_over_tls_and_who_has_no_certificate(
                 Client(address, security=stranger, timeout=2, set_as_default=False)
         monkeypatch.setattr(fl.cluster.connection, "ANSWER_S", 2.0)
         without = command("sweep", grid, "--trials", 1, "--cluster", address, "--out", out)
-        assert_refused(without, f"no Dask scheduler answers at '{address}'")
+        assert_refused(without, f"'{address}' asks for certificates")
         monkeypatch.setattr(fl.cluster.connection, "ANSWER_S", 30.0)
         done = command(
             "sweep", grid, "--trials", 1, "--cluster", address, "--tls", certificates, "--out", out, "--json"

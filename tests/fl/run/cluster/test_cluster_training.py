@@ -72,7 +72,7 @@ _FILES = {"ca-file": "ca.pem", "cert": "cert.pem", "key": "key.pem"}
     ("arguments", "words"),
     [
         (["--set", "local.workers=tcp://127.0.0.1:1"], ("without TLS", "--insecure")),
-        (["--set", "local.workers=tls://127.0.0.1:1"], ("no Dask scheduler answers at 'tls://127.0.0.1:1'",)),
+        (["--set", "local.workers=tls://127.0.0.1:1"], ("'tls://127.0.0.1:1' asks for certificates: give --tls DIR",)),
         (["--set", "local.workers=127.0.0.1:1"], ("local.workers",)),
         (["--tls", "."], ("--tls is for local.workers",)),
         (["--insecure"], ("--insecure is for local.workers",)),
