@@ -29,7 +29,8 @@ class Silence:
     """cells: complex64 (blocks, K), noise with DC and tones taken out; bins: int64 (K,) FFT bin of each column.
 
     Columns are in order of frequency. raw_bin_power: (fft_size,) mean |z|^2 per bin in FFT order with everything in
-    it. dc, tones: what was taken out. step: of the receiver's converter, see `calibration.converter`.
+    it. dc, tones: what was taken out. step: of the receiver's converter, see `calibration.converter`. samples: what the
+    cells were made of, complex64 (n,); None where they are not kept.
     """
 
     numerology: Numerology
@@ -39,6 +40,7 @@ class Silence:
     dc: Spur
     tones: tuple[Spur, ...]
     step: float = 0.0
+    samples: NDArray[np.complex64] | None = None
 
     @property
     def blocks(self) -> int:
@@ -110,6 +112,7 @@ def observe_silence(
         dc=dc,
         tones=tones,
         step=converter_step(checked, rest),
+        samples=rest,
     )
 
 

@@ -17,7 +17,8 @@ Each factor errs with a part of the error e of the whole (union bound; `SHARES`)
   B/w equal ones (Bock, Diaconis, Huffer, Perlman, Canad. J. Statist. 15, 1987), so f1 is chi-square's. Only q can make
   the bound fail, therefore no Bonferroni: the minimum pays for having been looked for by being small. The powers
   through a window (`Spectrum.windowed`) are such sums too, and hold no leakage from louder subcarriers: the minimum is
-  over both.
+  over both. A part of a subcarrier that is quieter than the quietest (`NARROW_LEVEL`) counts by itself, from a
+  quarter of the blocks.
 * f2, *level*: P has K B_n exponentials with weights r[k], none above the largest r: the same bound with K B_n / max r.
   max r is taken from the pool, at its upper bound (*peak*, again one subcarrier, the loudest in truth).
 * f3, *mean*: A may be low by chance: Chernoff's bound N (x - 1 - ln x) = ln(1/e) on the lower tail, N = K B/(w max r).
@@ -42,7 +43,7 @@ from scipy import optimize, special
 
 from calibration.errors import MeasurementError
 from calibration.noise import CIRCULARITY_SHARE, BoundSource, SigmaBound, quietest_direction
-from calibration.pooling.spectrum import Spectrum
+from calibration.pooling.spectrum import PARTS, Spectrum
 from calibration.statistics import check_probability, variance_factors, variance_lower_factor
 from phy.units import db_to_power_ratio, noise_var_real_from_complex, power_ratio_to_db
 
@@ -50,6 +51,8 @@ SHARES = {"shape": 0.5, "level": 0.2, "peak": 0.1, "mean": 0.1, "circularity": C
 """Parts of the error of a bound."""
 DISAGREEMENT_LEVEL = 1e-4
 """Chance that a silence ends a pool although the noise has not changed."""
+NARROW_LEVEL = 1e-4
+"""Chance that a part of a bin is taken for quieter than the quietest bin, where it is not."""
 LEVEL_TOLERANCE_DB = 0.25
 """Difference of the level up to which it is the same receiver in the same state."""
 
@@ -72,7 +75,8 @@ class Agreement:
 @dataclass(frozen=True, eq=False)
 class NoisePool:
     """Silences that agree, as sums. energy: float64 (K,), of blocks times powers. loudest: largest level among them.
-    step: the largest of the converter. windowed: the same energy through a window; None where a silence has none.
+    step: the largest of the converter. windowed, fine: the same energy through a window, and of parts of the bins
+    (K, 5); None where a silence has none.
 
     first: the silences before `settled` was called, None while there is none; those after it are compared with it.
     """
@@ -86,6 +90,7 @@ class NoisePool:
     loudest: float
     step: float
     windowed: NDArray[np.float64] | None = None
+    fine: NDArray[np.float64] | None = None
     first: "NoisePool | None" = None
 
     @classmethod
@@ -101,6 +106,7 @@ class NoisePool:
             loudest=silence.level,
             step=silence.step,
             windowed=None if silence.windowed is None else silence.windowed * silence.blocks,
+            fine=None if silence.fine is None else silence.fine * silence.blocks,
         )
 
     def joined(self, silence: Spectrum) -> "NoisePool":
@@ -115,7 +121,8 @@ class NoisePool:
             pairs=self.pairs + silence.pairs,
             loudest=max(self.loudest, silence.level),
             step=max(self.step, silence.step),
-            windowed=_sum(self.windowed, silence),
+            windowed=_sum(self.windowed, silence.windowed, silence.blocks),
+            fine=_sum(self.fine, silence.fine, silence.blocks),
         )
 
     def settled(self) -> "NoisePool":
@@ -152,8 +159,9 @@ class NoisePool:
         inside = np.isin(self.bins, bins)
         first = None if self.first is None else self.first.within(bins)
         energy, steady = self.energy[inside], self.steady[inside]
-        windowed = None if self.windowed is None else self.windowed[inside]
-        return replace(self, bins=self.bins[inside], energy=energy, steady=steady, windowed=windowed, first=first)
+        windowed, fine = (None if part is None else part[inside] for part in (self.windowed, self.fine))
+        found = replace(self, bins=self.bins[inside], energy=energy, steady=steady, first=first)
+        return replace(found, windowed=windowed, fine=fine)
 
     def bound(self, silence: Spectrum, confidence: float) -> SigmaBound:
         """Noise per real coordinate of the uplink whose silence this is, on every bin of the pool at once.
@@ -177,7 +185,8 @@ class NoisePool:
         seen = powers if self.windowed is None else np.minimum(powers, self.windowed / self.blocks)
         quietest = int(np.argmin(seen))
         of_level = float(silence.powers[kept].mean()) / mean
-        variance = noise_var_real_from_complex(float(seen[quietest])) * of_level * shape * level * low
+        proven = min(shape * float(seen[quietest]), self._narrow(float(seen[quietest]), unequal, error["shape"]))
+        variance = noise_var_real_from_complex(proven) * of_level * level * low
         return SigmaBound(
             noise_var_real=quietest_direction(variance, lost, self.step),
             confidence=confidence,
@@ -186,6 +195,16 @@ class NoisePool:
             reason=f"bin {self.bins[quietest]} is quietest in {self.blocks} blocks of agreeing silences, of which "
             f"{silence.blocks} give the level; unequal I and Q may cost {100 * lost:.2g} %",
         )
+
+    def _narrow(self, quietest: float, unequal: float, error: float) -> float:
+        """Lower bound on the noise of the quietest part of any bin, where that is quieter than `quietest` by more than
+        chance; infinite elsewhere: from a quarter of the values a bound is not as close."""
+        blocks = math.floor(self.blocks / (PARTS * unequal))
+        if self.fine is None or blocks < 1:
+            return math.inf
+        lowest = float(self.fine.min()) / self.blocks
+        chance = self.fine.size * float(special.fdtr(2 * blocks, 2 * self.blocks, lowest / quietest))
+        return math.inf if chance > NARROW_LEVEL else variance_lower_factor(blocks, error) * lowest
 
     def _impropriety(self, error: float) -> float:
         """Upper bound of |rho|: P(|rho_hat - rho| > r) = exp(-N r^2 / 2) for small rho."""
@@ -198,10 +217,10 @@ class NoisePool:
             raise MeasurementError("the silence has other bins than its pool: expected one numerology and one band")
 
 
-def _sum(windowed: NDArray[np.float64] | None, silence: Spectrum) -> NDArray[np.float64] | None:
-    if windowed is None or silence.windowed is None:
-        return None
-    return np.asarray(windowed + silence.windowed * silence.blocks)
+def _sum(
+    energy: NDArray[np.float64] | None, powers: NDArray[np.float64] | None, blocks: int
+) -> NDArray[np.float64] | None:
+    return None if energy is None or powers is None else np.asarray(energy + powers * blocks)
 
 
 def _same_shape(
