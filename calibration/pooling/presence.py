@@ -19,8 +19,10 @@ from calibration.statistics import variance_lower_factor
 FALTER_LEVEL = 1e-6
 """Probability with which an uplink whose jammer was there all the time is accounted for without it."""
 MISSING_LEVEL = 1e-3
-"""Probability with which noise that is just as planned is taken for less, and charged as what is proven of it: once for
-the whole band, and once for all parts of it."""
+"""Probability with which noise that is just as planned over the whole band is taken for less, and charged as what is
+proven of it, which is a little less."""
+PART_LEVEL = 1e-6
+"""The same of all parts of the band: of a narrow one hardly any noise is proven, and rounding is charged in what is."""
 
 
 def faltered(empty_var_real: NDArray[np.float64], empty_cells: int, planned_var: float) -> bool:
@@ -48,7 +50,7 @@ def proven_var(margins: NoiseMeasurement, planned_var: float) -> float:
     for length, means, share in _stretches(variances):
         lowest, values = float(means.min()), margins.blocks * length
         # Less than everywhere: of what is missing everywhere a part is no better proven than the whole.
-        if lowest < _least(share * MISSING_LEVEL, 2 * values) * min(planned_var, mean):
+        if lowest < _least(share * PART_LEVEL, 2 * values) * min(planned_var, mean):
             proven = min(proven, variance_lower_factor(values, share * (1.0 - margins.bound_confidence)) * lowest)
     return proven
 

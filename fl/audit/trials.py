@@ -24,7 +24,7 @@ from fl.audit.looks import Look, look
 from fl.audit.paths import Path, Window, learn_paths, simulated_path
 from fl.audit.separation import Directions, Separation, update_operator
 from fl.audit.watch import Watch, Watched, watching
-from fl.errors import ConfigError
+from fl.errors import ConfigError, PrivacyError
 from fl.nodes.radio_uplink import RadioUplink
 from fl.privacy.clipping import BoundedUpdate, clip_update
 from fl.privacy.mechanism import RoundMechanism
@@ -202,6 +202,11 @@ class _Attacker:
         directions = self.directions[jammer]
         present = self.present[len(self.trials)]
         mechanism, values = self._exchange(plan, CLIP_NORM * directions.update(self.share * present))
+        if mechanism.sigma == 0.0:
+            raise PrivacyError(
+                f"uplink {plan.uplink} claims nothing that could be attacked: the receiver's noise beside its payload "
+                "was less than its transmitters' converters allow"
+            )
         self.trials.append(self._trial(self.watch.take(), mechanism, values, present, directions, jammer))
 
     def _jamming_name(self, plan: UplinkPlan) -> str | None:
