@@ -123,7 +123,10 @@ def _check_same_run(folder: RunFolder, config: RunConfig, *, resume: bool) -> No
     held = folder.config()
     if held.digest() != config.digest():
         others = ", ".join(held.differing_keys(config))
-        raise RunFolderError(f"{folder.path} holds another run (differs in {others}): choose another folder with --out")
+        own = f", or go on with its own config, {folder.config_path}" if resume else ""
+        raise RunFolderError(
+            f"{folder.path} holds another run (differs in {others}): choose another folder with --out{own}"
+        )
     # What never sent anything, because its radios failed, need not be in the way of another try.
     if not resume and _has_sent(folder):
         raise RunFolderError(

@@ -265,4 +265,5 @@ def _print_tables(result: "RunResult", seconds: float) -> None:
     print_privacy(result.privacy)
     if result.allocation is not None and result.published is not None:
         print_baseline(result.published, result.allocation.to_json())
-    RESULTS.print(f"folder: {result.out} (figures/*.png)", soft_wrap=True)
+    pictures = " (figures/*.png)" if result.uplinks else ""
+    RESULTS.print(f"folder: {result.out}{pictures}", soft_wrap=True)

@@ -54,20 +54,24 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """A table and the learning curve, for notebooks."""
-        claimed = self.privacy[0]
+        percent = self.score == "accuracy"
         facts = {
-            f"test {self.score}": f"{self.accuracy:.4g}",
+            f"test {self.score}": f"{100 * self.accuracy:.2f} %" if percent else f"{self.accuracy:.4g}",
             "uplinks": f"{self.uplinks} ({self.status})",
-            **{f"ε, {claimed.label.value}, {name.value}": f"{value:.4g}" for name, value in claimed.epsilon.items()},
-            "ε holds for": claimed.conditions,
+            **{f"ε, {statement.label.value}": _epsilons(statement) for statement in self.privacy},
+            "ε holds for": self.privacy[0].conditions,
             "folder": str(self.out),
         }
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in facts.items())
+        left = 'style="text-align: left"'
+        rows = "".join(
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(value)}</td></tr>" for name, value in facts.items()
+        )
         picture = RunFolder(self.out).figures_path / "learning.png"
         if not picture.exists():
             return f"<table>{rows}</table>"
         encoded = b64encode(picture.read_bytes()).decode()
-        return f'<table>{rows}</table><img alt="learning curve" src="data:image/png;base64,{encoded}">'
+        shown = f'<img style="max-width: 100%" alt="learning curve" src="data:image/png;base64,{encoded}">'
+        return f"<table>{rows}</table>{shown}"
 
     def to_json(self) -> dict[str, Any]:
         """The object that `airdp run --json` prints."""
@@ -97,6 +101,12 @@ class RunResult:
             **({} if self.published is None else {"published": self.published.to_json()}),
             "out": str(self.out),
         }
+
+
+def _epsilons(statement: PrivacyStatement) -> str:
+    """Under each accountant, and infinity as a word."""
+    words = {name: f"{value:.4g}" if math.isfinite(value) else "infinite" for name, value in statement.epsilon.items()}
+    return ", ".join(f"{word} ({name.value})" for name, word in words.items())
 
 
 def _as_float(value: Any) -> float:

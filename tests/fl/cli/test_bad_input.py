@@ -223,7 +223,7 @@ def held(command: Command, tiny_file: Path, tmp_path: Path) -> Path:
 def test_a_folder_that_holds_another_run(refused: Callable[..., None], held: Path, tmp_path: Path) -> None:
     refused(["--out", held], "already holds this run", "--resume")
     refused(["--out", held, "--set", "seed=2"], "holds another run", "differs in seed")
-    refused(["--out", held, "--set", "seed=2", "--resume"], "holds another run")
+    refused(["--out", held, "--set", "seed=2", "--resume"], "holds another run", f"its own config, {held}/config.toml")
     refused(["--resume"], "--resume needs --out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")

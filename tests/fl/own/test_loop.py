@@ -157,8 +157,10 @@ def test_a_run_takes_overrides_shows_itself_and_may_be_called_twice(
     logits = first.model(torch.zeros(1, 64))
     assert logits.shape == (1, 10)
     shown = first._repr_html_()
-    assert f"{first.accuracy:.4g}" in shown
-    assert "paper-claim" in shown
+    assert f"{100 * first.accuracy:.2f} %" in shown
+    assert "infinite (paper), infinite (exact)" in shown.split("ε, record")[1]
+    assert "ε, client" in shown
+    assert "ε, paper-claim" in shown
     assert "data:image/png;base64," in shown
     again = run("quickstart", first.out, overrides=changes, resume=True)
     assert again.model_sha256 == first.model_sha256
