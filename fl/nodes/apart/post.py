@@ -31,7 +31,7 @@ from fl.nodes.apart.orders import (
     Unknown,
     Welcome,
 )
-from fl.nodes.apart.sockets import node_socket
+from fl.nodes.apart.sockets import connect, node_socket
 from fl.nodes.apart.wire import WireError, pack, unpack
 from fl.nodes.messages import Message, Transmit, answer_type
 from phy.errors import AirdpError
@@ -102,11 +102,12 @@ class Post:
         """Connect."""
         self._context: zmq.Context[Any] = zmq.Context()
         try:
-            self._socket = node_socket(self._context, self._endpoint, self._keys, self._server_key)
+            self._socket = node_socket(self._context, self._keys, self._server_key)
+            self._monitor = self._socket.get_monitor_socket(sum(_EVENTS))
+            connect(self._socket, self._endpoint)
         except BaseException:
             self._context.destroy(linger=0)
             raise
-        self._monitor = self._socket.get_monitor_socket(sum(_EVENTS))
         return self
 
     def __exit__(

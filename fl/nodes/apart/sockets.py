@@ -34,8 +34,8 @@ def server_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair) -> 
     return socket
 
 
-def node_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair, server_key: bytes) -> "zmq.Socket[Any]":
-    """Connected to a server that has the secret of `server_key`; to no other."""
+def node_socket(context: "zmq.Context[Any]", keys: KeyPair, server_key: bytes) -> "zmq.Socket[Any]":
+    """For a server that has the secret of `server_key`; for no other. See `connect`."""
     socket: zmq.Socket[Any] = context.socket(zmq.DEALER)
     _prepare(socket, keys, LARGEST_BYTES)
     socket.curve_serverkey = server_key
@@ -44,12 +44,17 @@ def node_socket(context: "zmq.Context[Any]", endpoint: str, keys: KeyPair, serve
     # Nothing is kept for a server that is not there: what it will hear must be true then.
     socket.setsockopt(zmq.IMMEDIATE, 1)
     socket.setsockopt(zmq.SNDTIMEO, 0)
+    return socket
+
+
+def connect(socket: "zmq.Socket[Any]", endpoint: str) -> None:
+    """Connect a node's. Whoever wants to know how that goes has a monitor before: what has happened is told to nobody
+    who comes later."""
     try:
         socket.connect(endpoint)
     except zmq.ZMQError as error:
         socket.close()
         raise ConfigError(f"cannot reach {endpoint}: {error}; expected tcp://ADDRESS:PORT of the server") from error
-    return socket
 
 
 def _prepare(socket: "zmq.Socket[Any]", keys: KeyPair, largest_bytes: int) -> None:

@@ -19,7 +19,7 @@ from fl.nodes.apart.admission import Admission, Expected
 from fl.nodes.apart.keys import load_keys, load_public
 from fl.nodes.apart.orders import Again, Begin, Clock, Done, Enrolled, Failed, Leave, Order, ReadClock, Train
 from fl.nodes.apart.post import RefusedError
-from fl.nodes.apart.sockets import node_socket
+from fl.nodes.apart.sockets import connect, node_socket
 from fl.nodes.apart.switchboard import AGAIN_S, NodeAbsentError, Switchboard
 from fl.nodes.apart.wire import Prepacked, pack
 from fl.nodes.messages import Check, Sent, Sound
@@ -231,11 +231,12 @@ def test_a_server_without_the_expected_key_is_not_spoken_to(tmp_path: Path, capl
     """It hangs up several times a second: that is said once."""
     with caplog.at_level(logging.WARNING, "airdp"), world(tmp_path, ("one",)) as here:
         node = here.join(ThreadNode("one"), server="stranger")
+        here.pump(lambda: "is the server's public key here its own?" in caplog.text)
         with pytest.raises(NodeAbsentError, match="'one' did not join"):
             here.switchboard.gather(1.5)
         assert (node.obeyed, node.lost) == ([], 0)
         assert caplog.text.count("is the server's public key here its own?") == 1
-        assert "is gone" not in caplog.text
+        assert f"{here.endpoint} is gone" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -339,8 +340,9 @@ def socket_of(here: World, name: str) -> Iterator[Any]:
     """Of somebody who has the key of that node, to say what they like."""
     with (
         zmq.Context() as context,
-        node_socket(context, here.endpoint, load_keys(here.keys, name), load_public(here.keys, "ps")) as socket,
+        node_socket(context, load_keys(here.keys, name), load_public(here.keys, "ps")) as socket,
     ):
+        connect(socket, here.endpoint)
         socket.setsockopt(zmq.SNDTIMEO, 10_000)
         yield socket
 
@@ -385,6 +387,22 @@ def test_a_node_has_nothing_large_to_say(tmp_path: Path) -> None:
             bad.disable_monitor()
             monitor.close()
         assert here.switchboard.ask_all([("one", ReadClock()), ("two", ReadClock())]) == [Clock(3, 0)] * 2
+
+
+def test_what_happens_while_a_node_connects_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a server may have answered before the node goes on: it must know of it when that is gone."""
+
+    def slowly(socket: Any, endpoint: str) -> None:
+        connect(socket, endpoint)
+        time.sleep(1.0)
+
+    monkeypatch.setattr("fl.nodes.apart.post.connect", slowly)
+    with world(tmp_path, ("one",)) as here:
+        (one,) = begun(here, ThreadNode("one", clock))
+    deadline = time.monotonic() + 15.0
+    while not one.lost and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert one.lost == 1
 
 
 def test_malformed_frames_change_nothing(tmp_path: Path) -> None:

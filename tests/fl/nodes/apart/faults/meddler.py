@@ -20,7 +20,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from fl.errors import ConfigError
 from fl.nodes.apart.keys import load_keys, load_public
-from fl.nodes.apart.sockets import node_socket, server_socket
+from fl.nodes.apart.sockets import connect, node_socket, server_socket
 
 PASS, LATE, DOUBLE, SHUFFLE, DROP, CUT = "pass", "late", "double", "shuffle", "drop", "cut"
 _LOST = int(zmq.EVENT_DISCONNECTED)
@@ -113,7 +113,8 @@ class Meddler:
                 except ConfigError:
                     # The port is that of the socket which was closed a moment ago.
                     continue
-                wire.back = node_socket(self._context, self._server, self._keys[wire.name], self._ps_public)
+                wire.back = node_socket(self._context, self._keys[wire.name], self._ps_public)
+                connect(wire.back, self._server)
                 wire.monitors = (wire.front.get_monitor_socket(_LOST), wire.back.get_monitor_socket(_LOST))
 
     def _attend(self, wire: Wire, ready: dict[Any, int]) -> None:
