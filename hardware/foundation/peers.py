@@ -21,6 +21,8 @@ _ROOT = 0
 _MAPPED = "::ffff:"
 _ANY = "0.0.0.0"  # noqa: S104 - what a socket may be bound to
 _KNOWN_S = 1.0
+_LOOKS = 4
+"""The kernel writes a table in pieces: what stands between two of them is left out where something before it goes."""
 
 
 def owner_of(local: Address, remote: Address) -> int | None:
@@ -29,11 +31,12 @@ def owner_of(local: Address, remote: Address) -> int | None:
     What a process has closed belongs to nobody: the kernel then says 0, which is root's number as well.
     Raises OSError where the kernel does not tell, and ValueError for what is no address.
     """
-    for table, prefix in _places_of(local):
-        ends = [_spelled((prefix + host, port)) for host, port in (local, remote)]
-        for fields in _sockets(table):
-            if [fields[_LOCAL], fields[_REMOTE]] == ends:
-                return int(fields[_UID]) if fields[_INODE] != "0" else None
+    for _ in range(_LOOKS):
+        for table, prefix in _places_of(local):
+            ends = [_spelled((prefix + host, port)) for host, port in (local, remote)]
+            for fields in _sockets(table):
+                if [fields[_LOCAL], fields[_REMOTE]] == ends:
+                    return int(fields[_UID]) if fields[_INODE] != "0" else None
     return None
 
 
@@ -54,7 +57,12 @@ def senders_at(address: Address) -> set[int]:
     Raises OSError where the kernel does not tell, and ValueError for what is no address.
     """
     places = {_spelled((host, address[1])) for host in (address[0], _ANY)}
-    return {int(fields[_UID]) for fields in _sockets("udp") if fields[_LOCAL] in places}
+    found: set[int] = set()
+    for _ in range(_LOOKS):
+        found = {int(fields[_UID]) for fields in _sockets("udp") if fields[_LOCAL] in places}
+        if found:
+            break
+    return found
 
 
 def _sockets(table: str) -> Iterator[list[str]]:

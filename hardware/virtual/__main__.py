@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 
+from hardware.foundation.garbage import keep_what_is_loaded
 from hardware.lab.emulation import EmulationSettings
 from hardware.lab.file import find_lab
 from hardware.lab.registry import find_backend
@@ -39,6 +40,7 @@ def main() -> int:
         with emulate(find_lab(options.lab), settings) as emulation:
             if options.sockets_to is not None:
                 hand_over(options.sockets_to, emulation)
+            keep_what_is_loaded()
             print(json.dumps({"uris": dict(emulation.uris)}), flush=True)  # noqa: T201 - this is its answer
             _wait(signals, options.exit_with_stdin)
     except AirdpError as error:

@@ -1,7 +1,7 @@
 """What the simulated air loads and compiles at its first use, done before anybody waits for an answer.
 
-On a busy machine it takes seconds. libuhd gives a box one second to answer, libiio waits for two and a half, and the
-thread that answers may be the one that lets time pass.
+On a busy machine it takes seconds. libuhd gives a box a tenth of a second to say that it is there and one second to
+answer, libiio waits for two and a half, and the thread that answers may be the one that lets time pass.
 """
 
 import numpy as np

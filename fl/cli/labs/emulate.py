@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def call(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
+    from hardware.foundation.garbage import keep_what_is_loaded
     from hardware.lab.emulation import EmulationSettings
     from hardware.lab.file import find_lab
 
@@ -45,6 +46,7 @@ def call(options: argparse.Namespace) -> int:
         raise ConfigError(f"--backend {options.backend} has no virtual radios to serve")
     try:
         with emulate(lab, EmulationSettings(options.seed, options.port, options.paced)) as emulator:
+            keep_what_is_loaded()
             if options.json:
                 print_json({"lab": lab.name, "mode": emulator.mode, "uris": dict(emulator.uris)})
             else:

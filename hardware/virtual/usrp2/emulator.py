@@ -76,12 +76,18 @@ class Emulator:
 
     def _serve(self) -> None:
         while not self._closed:
-            ready = self._selector.select(_GLANCE_S if self._virtual.waits_for_room else _IDLE_S)
+            ready = self._selector.select(self._patience_s())
             with self._virtual.lock:
                 self._take(ready)
                 self._virtual.settle()
                 self._virtual.go_on()
                 self._tell_time()
+
+    def _patience_s(self) -> float:
+        """How long nothing may come before everything is looked at again."""
+        if self._virtual.unfinished:
+            return 0.0
+        return _GLANCE_S if self._virtual.waits_for_room else _IDLE_S
 
     def _tell_time(self) -> None:
         now_s = time.monotonic()

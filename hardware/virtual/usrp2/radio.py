@@ -20,6 +20,8 @@ from phy.units import db_to_power_ratio
 
 UNLIMITED = 1 << 30
 """Room of a client that nobody knows, or that is not there any more."""
+LONGEST_SKIP = 3600 * TICKS_PER_S
+"""What is further ahead than an hour is waited for."""
 _DEFAULT_FACTOR = 100
 
 
@@ -155,8 +157,9 @@ class VirtualUsrp:
 
     @property
     def expects(self) -> bool:
-        """Whether a receiver is going to take something that has an end."""
-        return any(stream.busy and stream.finite for stream in self.rx)
+        """Whether a receiver is going to take something that has an end, and does not begin too far ahead."""
+        furthest = self.clock.count + LONGEST_SKIP
+        return any(stream.busy and stream.finite and (stream.next_start or 0) < furthest for stream in self.rx)
 
     def block_ends(self) -> Iterator[int]:
         """See `Antenna.block_ends`."""

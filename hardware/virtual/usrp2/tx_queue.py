@@ -5,6 +5,7 @@ A burst begins at the time of its first packet, or at once, and goes on without 
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -128,9 +129,11 @@ class TxQueue:
 
     def settle(self) -> bool:
         """Begin with the next burst where it is time for it; whether anything changed."""
-        if not self._queue or self._taken or (self._active and self._queue[0].ticks is None):
+        if not self._queue or self._taken:
             return False
         packet = self._queue[0]
+        if self._active:
+            return self._go_on(packet)
         start = self.next_start
         if start is not None and start > self._clock.count:
             return False
@@ -140,12 +143,21 @@ class TxQueue:
         if missed or (start is not None and start <= self._clock.count - self._clock.step):
             self._miss()
             return True
-        if self._active and start is not None and start + self._clock.step > self._clock.count:
-            # The time of a packet within a burst, which it has kept.
-            self._queue[0] = TxPacket(packet.sequence, packet.counter, None, False, packet.end_of_burst, packet.payload)
-            return True
-        began, self._active = not self._active, True
-        return began
+        self._active = True
+        return True
+
+    def _go_on(self, packet: TxPacket) -> bool:
+        """Nobody looks at the time of a packet within a burst, unless samples are missing before it."""
+        if packet.ticks is None:
+            return False
+        if self._clock.count_at(packet.ticks) > self._clock.count + self._clock.step:
+            self.run_dry()
+            if self._dropping:
+                self._dropping = False
+                self._drop_waiting()
+        else:
+            self._queue[0] = replace(packet, ticks=None)
+        return True
 
     def _miss(self) -> None:
         """The packet came too late: it is gone, or all of its burst."""

@@ -27,6 +27,8 @@ from hardware.virtual.usrp2.radio import VirtualUsrp
 QUIET_S = 0.02
 """For how long no client may have said anything before a wait is skipped."""
 _MOST_CREDIT_S = 0.02
+_MOST_AT_ONCE_S = 0.02
+"""For how long time may run ahead before clients are heard again."""
 _BOOT_STREAM = 0x0210
 
 
@@ -34,7 +36,8 @@ class VirtualLab(Antennas[VirtualUsrp]):
     """See `Antennas`. heard_at: when a client last said anything, by the monotonic clock.
 
     take_waiting: hands what clients have sent already to the radios. waits_for_room: whether time stands still
-    because a client does not read what it has asked for.
+    because a client does not read what it has asked for. unfinished: whether time could have gone on, and is to as soon
+    as clients were heard.
     """
 
     def __init__(self, lab: Lab, seed: int, paced: bool) -> None:
@@ -56,7 +59,7 @@ class VirtualLab(Antennas[VirtualUsrp]):
         for clock in others:
             clock.leader = leader
         self.heard_at = 0.0
-        self.waits_for_room = False
+        self.waits_for_room = self.unfinished = False
         self.take_waiting: Callable[[], None] = lambda: None
         self._ticks = 0.0
         self._credit = 0.0
@@ -72,7 +75,8 @@ class VirtualLab(Antennas[VirtualUsrp]):
         """The wall clock has advanced by that much."""
         if not self.paced:
             self._credit = min(self._credit + seconds, _MOST_CREDIT_S) if seconds else self._credit
-            self.go_on()
+            if not self.unfinished:
+                self.go_on()
             return
         # Whoever is late is not so because of this machine's threads.
         self.take_waiting()
@@ -83,10 +87,12 @@ class VirtualLab(Antennas[VirtualUsrp]):
         self.settle()
 
     def go_on(self) -> None:
-        """In lockstep: let time advance as far as streams allow."""
+        """In lockstep: let time advance as far as streams allow, or until clients are to be heard again."""
         if self.paced:
             return
-        while True:
+        until_s = time.monotonic() + _MOST_AT_ONCE_S
+        self.unfinished = False
+        while not self.unfinished:
             self.settle()
             free = self._hurries()
             if (not free and self._credit <= 0.0) or not self._can_go_on():
@@ -98,6 +104,7 @@ class VirtualLab(Antennas[VirtualUsrp]):
                 if self._credit < 1e-9:
                     self._credit = 0.0
             self._advance(end)
+            self.unfinished = time.monotonic() > until_s
 
     def _can_go_on(self) -> bool:
         radios = self.radios.values()

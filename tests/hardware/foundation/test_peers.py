@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -151,3 +152,23 @@ def test_a_virtual_usrp_obeys_its_user_and_nobody_else() -> None:
         for port, datagram in ((CONTROL, hello), (FAULTS, order)):
             assert as_user(0, TELL, host, str(port), datagram.hex(), "30") == "True"
         assert ask(uri)["frozen"]
+
+
+def test_who_stands_between_two_pieces_of_the_kernels_table_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One lookup in a thousand finds nobody where sockets come and go."""
+    read = peers._sockets
+    looks: list[str] = []
+
+    def torn(table: str) -> Iterator[list[str]]:
+        looks.append(table)
+        return iter(()) if len(looks) < 4 else read(table)
+
+    monkeypatch.setattr(peers, "_sockets", torn)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        assert senders_at(sock.getsockname()) == {os.getuid()}
+    looks.clear()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        assert owner_of(*ends_of(client)) == os.getuid()

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 _IDENTITY = "LC_XO, virtual"
 _QUESTION = b"*IDN?"
 _LONGEST_LINE = 64
+_WEEKS_S = 1024 * 7 * 86400
+"""After which satellites count their weeks from 0 again, as their clocks do here."""
 # It stands at the equator.
 _PLACE = "0000.0000,N,00000.0000,E"
 
@@ -30,7 +32,7 @@ class Gpsdo:
 
     def sentences(self, second: int) -> Sequence[bytes]:
         """What it says after the pulse of a second."""
-        moment = self._began + timedelta(seconds=second)
+        moment = self._began + timedelta(seconds=second % _WEEKS_S)
         clock, date = moment.strftime("%H%M%S.00"), moment.strftime("%d%m%y")
         fix, valid = ("1,08", "A") if self.locked else ("0,00", "V")
         return [

@@ -3,6 +3,8 @@
 from hardware.virtual.usrp2.device.registers import TICKS_PER_S
 
 _RESET_HZ = 2.4e9
+_LOWEST_HZ, _HIGHEST_HZ = 400e6, 4.4e9
+"""What it reaches on an SBX, whatever it is told."""
 
 
 class Synthesiser:
@@ -24,7 +26,7 @@ class Synthesiser:
         self._words[number] = word
         if number:
             return False
-        self.frequency_hz = self._frequency_hz()
+        self.frequency_hz = min(max(self._frequency_hz(), _LOWEST_HZ), _HIGHEST_HZ)
         return True
 
     def _frequency_hz(self) -> float:

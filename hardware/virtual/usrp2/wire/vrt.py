@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 _DATA_WITH_STREAM = 1 << 28
 _MESSAGE_WITH_STREAM = 5 << 28
+_COMMAND = 4
 _HAS_CLASS = 1 << 27
 _HAS_TRAILER = 1 << 26
 _START_OF_BURST = 1 << 25
@@ -125,14 +126,14 @@ class Command:
 
 def parse_command(datagram: memoryview) -> Command | None:
     """The command of a datagram of the command port; None where it is none."""
-    if len(datagram) < 16:
+    if len(datagram) < 8:
         return None
     _, header = struct.unpack_from(">II", datagram)
     timed = bool(header & _TICKS)
-    first = 8 + 8 * timed
-    if len(datagram) < first + 8:
+    words = 3 + 2 * timed
+    if header >> 28 != _COMMAND or header & 0xFFFF != words or len(datagram) != 4 * (words + 1):
         return None
-    word, data = struct.unpack_from(">II", datagram, first)
+    word, data = struct.unpack_from(">II", datagram, 4 * (words - 1))
     return Command(word, data, struct.unpack_from(">Q", datagram, 8)[0] if timed else None)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hardware.lab.file import parse_lab
 from hardware.lab.model import Lab
+from hardware.virtual.usrp2.device import registers as reg
 from hardware.virtual.usrp2.emulator import Emulator
 from hardware.virtual.usrp2.port import COMMANDS, CONTROL, GPS, PORTS, TX
 from hardware.virtual.usrp2.side_channel import PORT as SIDE_CHANNEL
@@ -18,6 +19,14 @@ from hardware.virtual.usrp2.tx_queue import LARGEST_QUEUE_BYTES
 from tests.hardware.virtual.usrp2.uhd_client import make_lab
 
 DATAGRAMS = 100_000
+REGISTERS = (
+    *range(reg.TIME_HIGH, reg.TIME_MIMO + 1),
+    *(reg.SPI_CONTROL, reg.SPI_DATA),
+    *range(reg.GPIO, reg.GPIO + reg.GPIO_DIRECTION),
+    *range(reg.TX_CONTROL, reg.TX_CONTROL + reg.TX_PACKETS_PER_UPDATE + 1),
+    *(base + offset for base in (*reg.RX_DSP, reg.TX_DSP) for offset in range(reg.DSP_RATE + 1)),
+    *(base + offset for base in reg.RX_CONTROL for offset in range(reg.STREAM_FORMAT + 1)),
+)
 MOST_GROWTH_KIB = 8 << 10
 """Of the second half: by then every queue has been full once, and a datagram that left 200 bytes would show."""
 
@@ -31,8 +40,7 @@ def datagram(rng: random.Random, port: int) -> bytes:
     if port == CONTROL:
         return struct.pack(">III", 12, rng.choice(b"arihsluv~ "), rng.getrandbits(32)) + rng.randbytes(24)
     if port == COMMANDS:
-        header = 6 << 28 | rng.choice((0, 1 << 20)) | rng.choice((4, 6))
-        return struct.pack(">II", rng.getrandbits(32), header) + rng.randbytes(rng.choice((8, 16)))
+        return command(rng)
     if port == TX:
         payload = rng.randbytes(4 * rng.randrange(300))
         header = rng.getrandbits(32) & 0x1FFF0000 | (len(payload) // 4 + rng.randrange(6))
@@ -42,6 +50,20 @@ def datagram(rng: random.Random, port: int) -> bytes:
     if port == GPS:
         return rng.choice((b"*IDN?\r\n", b"", b"*IDN?", b"\r\n" * 100, b"x" * 1400))
     return struct.pack(f">{len(words)}I", *words)
+
+
+def command(rng: random.Random) -> bytes:
+    """To a register that means something, mostly, and a value at its edge as often as any.
+
+    Its time is past, mostly: whoever comes after a command that waits for its time waits, too.
+    """
+    timed = rng.random() < 0.25
+    time_ = struct.pack(">Q", rng.getrandbits(64) if rng.random() < 1e-3 else rng.choice((0, 1, 1 << 20)))
+    header = struct.pack(">II", rng.getrandbits(32), 4 << 28 | timed << 20 | 3 + 2 * timed)
+    register = rng.choice((*REGISTERS, rng.randrange(256)))
+    word = rng.getrandbits(32) & ~0x1FF | rng.choice((0, 0x100, 0x100)) | register
+    data = rng.choice((0, 1, 25, 0xFFFFFFFF, rng.getrandbits(32)))
+    return header + (time_ if timed else b"") + struct.pack(">II", word, data)
 
 
 def request(rng: random.Random) -> object:
