@@ -179,6 +179,14 @@ def fills(width: int, height: int) -> Callable[[Picture], bool]:
 def test_the_window_opens_as_large_as_the_guide_shows_it(screen: str, tmp_path: Path, streams: Streams) -> None:
     """Where no size is remembered. As small as Qt makes it, it would be 634 x 430 with scroll bars."""
     (tmp_path / "GNU Radio" / "ps_monitor.conf").unlink()
-    with FlowgraphProcess(build("ps_monitor"), {"samples_in": streams.address("monitor")}) as graph:
+    publisher = streams.publisher("monitor")
+    # The rate of `airdp run gnuradio`, whose frequencies have many digits.
+    values = {"samples_in": streams.address("monitor"), "sample_rate_hz": RATE_HZ, "center_hz": 2.45e9}
+    with FlowgraphProcess(build("ps_monitor"), values) as graph:
         picture = eventually(graph, screen, fills(1280, 800))
         assert not fills(634, 430)(picture)
+        with published(publisher, ofdm):
+            shown = eventually(graph, screen, lambda picture: shows_band(picture[:800, :1280]))
+    # Beside the time signal, where a scroll bar would be.
+    assert len(np.unique(shown[400:700, 1262].reshape(-1, 3), axis=0)) == 1
+    assert (shown[400:700, 1262] == shown[5, 5]).all()
