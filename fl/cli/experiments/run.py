@@ -40,11 +40,13 @@ _ROUNDING = 1e-6
 @dataclass(frozen=True)
 class Around:
     """What another command puts around a run. beside: entered for as long as that goes on. lab: with the addresses of
-    its radios. again: the command that goes on with the run in a folder."""
+    its radios. again: the command that goes on with the run in a folder. look: called while nodes are waited for; it
+    raises where that is in vain."""
 
     beside: AbstractContextManager[None]
     lab: "Lab"
     again: Callable[[Path], list[str]]
+    look: Callable[[], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +139,7 @@ def call(options: argparse.Namespace, around: Around | None = None) -> int:
             if not (PROGRESS.is_interactive or options.json):
                 plain(f"uplink {metrics.uplink}/{config.last_uplink}: {state}")
 
-        elsewhere = _elsewhere(options, None if around is None else around.lab)
+        elsewhere = _elsewhere(options, around)
         result = run(config, out, resume=options.resume, on_uplink=on_uplink, elsewhere=elsewhere, access=access)
     seconds = time.perf_counter() - started
     if changes_db:
@@ -169,7 +171,7 @@ def _columns() -> "tuple[ProgressColumn, ...]":
     )
 
 
-def _elsewhere(options: argparse.Namespace, lab: "Lab | None") -> "NodesElsewhere | None":
+def _elsewhere(options: argparse.Namespace, around: Around | None) -> "NodesElsewhere | None":
     """Where nodes are processes of their own: how they are reached. Says where it listens, and who is missing."""
     if not options.listen:
         return None
@@ -178,6 +180,8 @@ def _elsewhere(options: argparse.Namespace, lab: "Lab | None") -> "NodesElsewher
     missing: list[str] = []
 
     def said(nodes: "Sequence[NodeState]") -> None:
+        if around is not None:
+            around.look()
         now = [node.name for node in nodes if not node.session]
         if now != missing:
             missing[:] = now
@@ -191,7 +195,7 @@ def _elsewhere(options: argparse.Namespace, lab: "Lab | None") -> "NodesElsewher
         options.wait,
         said=said,
         listening=lambda endpoint: PROGRESS.print(f"listening at {endpoint}", highlight=False),
-        lab=lab,
+        lab=None if around is None else around.lab,
     )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from fl.processes.lab_up import LabUp
 
 _REFRESH_S = 0.5
+_WAIT_S = 600.0
+"""For nodes of this machine, which are starting as long as they have not ended."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +73,7 @@ def _run(options: argparse.Namespace, up: "LabUp") -> int:
     keys = up.folder / "keys"
     # By its own name: under that the run goes on, in another lab up.
     arguments = [options.run, "--lab", options.lab, "--listen", options.server, "--keys", str(keys)]
+    arguments += ["--wait", f"{_WAIT_S:g}"]
     arguments += ["--backend", options.backend] if options.backend else []
     arguments += [part for override in options.set for part in ("--set", override)]
     arguments += ["--out", str(options.out)] if options.out else []
@@ -80,7 +83,7 @@ def _run(options: argparse.Namespace, up: "LabUp") -> int:
     run.add_arguments(parser)
     try:
         # The table goes before the outcome is printed: what erases itself would take some of that along.
-        around = run.Around(beside=_shown(up), lab=up.lab, again=partial(_again, options))
+        around = run.Around(_shown(up), up.lab, again=partial(_again, options), look=partial(_require_alive, up))
         return run.call(parser.parse_args(arguments), around)
     except Exception:
         for node in up.nodes:
@@ -88,6 +91,15 @@ def _run(options: argparse.Namespace, up: "LabUp") -> int:
             if said:
                 PROGRESS.print(f"{node.name}: {said[-400:]}", markup=False, highlight=False)
         raise
+
+
+def _require_alive(up: "LabUp") -> None:
+    """Raise `ConfigError` where a node has ended before the run has begun: nobody need wait for it."""
+    from fl.errors import ConfigError
+
+    for node in up.nodes:
+        if node.process.exitcode is not None:
+            raise ConfigError(f"'{node.name}' has ended with {node.process.exitcode} before it has joined")
 
 
 def _again(options: argparse.Namespace, out: Path) -> list[str]:

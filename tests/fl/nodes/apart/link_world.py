@@ -86,7 +86,7 @@ class World:
         node.thread.start()
         return node
 
-    def pump(self, until: Callable[[], bool], most_s: float = 15.0) -> None:
+    def pump(self, until: Callable[[], bool], most_s: float = 100.0) -> None:
         """Let the switchboard listen until something is true."""
         deadline = time.monotonic() + most_s
         while not until():
@@ -96,7 +96,7 @@ class World:
 
 
 @contextlib.contextmanager
-def world(folder: Path, names: tuple[str, ...] = ("one", "two"), answer_s: float = 10.0) -> Iterator[World]:
+def world(folder: Path, names: tuple[str, ...] = ("one", "two"), answer_s: float = 60.0) -> Iterator[World]:
     for name in ("ps", *names, "stranger"):
         make_keys(folder / "all", name)
     listed = folder / "listed"
@@ -105,7 +105,7 @@ def world(folder: Path, names: tuple[str, ...] = ("one", "two"), answer_s: float
         (listed / f"{name}.key").write_text((folder / "all" / f"{name}.key").read_text())
     expected = Expected(dict.fromkeys(names, "client"), public_keys(listed), LAB)
     keys = load_keys(folder / "all", "ps")
-    with Switchboard("tcp://127.0.0.1:*", keys, expected, TimeLimits(answer_s, answer_s, answer_s)) as switchboard:
+    with Switchboard("tcp://127.0.0.1:*", keys, expected, TimeLimits(answer_s, 60.0, 60.0)) as switchboard:
         yield World(folder / "all", switchboard, switchboard.endpoint)
 
 
@@ -113,7 +113,7 @@ def begun(here: World, *nodes: ThreadNode) -> tuple[ThreadNode, ...]:
     """Nodes that have joined and know of a run."""
     for node in nodes:
         here.join(node)
-    here.switchboard.gather(15.0)
+    here.switchboard.gather(100.0)
     here.switchboard.enrol("")
     here.switchboard.begin("run", BEGIN)
     return nodes

@@ -148,7 +148,7 @@ class Site:
         *,
         resume: bool = False,
         on_uplink: Callable[[UplinkMetrics], None] | None = None,
-        wait_s: float = 60.0,
+        wait_s: float = 240.0,
         answer_s: float = 10.0,
     ) -> RunResult:
         """The server, in this process."""

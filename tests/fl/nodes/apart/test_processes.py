@@ -51,7 +51,7 @@ def test_the_model_is_that_of_a_run_in_one_process_bit_for_bit(tmp_path: Path, c
             assert result.privacy[0].epsilon[accountant] == pytest.approx(epsilon, rel=1e-9)
         assert_all_charged(here)
         for process in here.processes.values():
-            process.join(20)
+            process.join(100)
             assert process.exitcode == 0
         for folder in here.states():
             own = read_ledger(folder / "ledger.jsonl")
@@ -85,7 +85,7 @@ def test_what_others_send_cannot_be_recorded(tmp_path: Path) -> None:
 
 
 def test_a_client_that_is_killed_and_comes_back_is_part_of_the_run_again(tmp_path: Path) -> None:
-    with site(tmp_path) as here:
+    with site(tmp_path, changes=PATIENT) as here:
         here.start_all()
         killed: list[str] = []
 
@@ -110,7 +110,7 @@ def test_a_server_that_ends_is_waited_for_and_the_run_goes_on(tmp_path: Path) ->
         if metrics.uplink == 1:
             raise CrashError
 
-    with site(tmp_path) as here:
+    with site(tmp_path, changes=PATIENT) as here:
         # Clients that are told to leave would end: this server goes without a word.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fl.nodes.apart.uplink.ApartUplink.leave", lambda self: None)
@@ -124,7 +124,7 @@ def test_a_server_that_ends_is_waited_for_and_the_run_goes_on(tmp_path: Path) ->
 
 
 def test_a_client_refuses_beyond_its_own_budget(tmp_path: Path) -> None:
-    with site(tmp_path) as here:
+    with site(tmp_path, changes=PATIENT) as here:
         here.changes["client-1"] = {"budget": Budget(1e-3)}
         here.start_all()
         with pytest.raises(Exception, match="above its budget"):
@@ -134,7 +134,7 @@ def test_a_client_refuses_beyond_its_own_budget(tmp_path: Path) -> None:
 
 
 def test_code_that_the_servers_config_names_is_not_imported(tmp_path: Path) -> None:
-    with site(tmp_path) as here:
+    with site(tmp_path, changes=PATIENT) as here:
         here.start_all()
         with pytest.raises(ConfigError, match="names code to import"):
             here.run(sections(model={"module": "torch.nn:Identity"}))

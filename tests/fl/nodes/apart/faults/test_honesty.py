@@ -23,7 +23,7 @@ from fl.run.replay import replay
 from fl.uplink.jammer import JammerRole
 from tests.fl.nodes.apart.faults.soak import STILL_AIR
 from tests.fl.nodes.apart.faults.witness import arm, set_right
-from tests.fl.nodes.apart.site import Site, sections, site
+from tests.fl.nodes.apart.site import PATIENT, Site, sections, site
 from tests.fl.nodes.radios import TAU, lab_of, nothing, opened, power_of, sent_by, updates_of
 
 COORDINATES = 1000
@@ -99,7 +99,7 @@ STILL = {"max_gain_rise_db": 3.0}
 @contextmanager
 def lying_site(folder: Path) -> Iterator[Site]:
     """Two clients, of which the second is turned up by 6 dB when it sends its first payload."""
-    with site(folder, changes=STILL_AIR) as here:
+    with site(folder, changes={**STILL_AIR, "lab": {**STILL_AIR["lab"], **PATIENT["lab"]}}) as here:
         here.watched = True
         arm(folder, "client-2", do="lie", db=6.0)
         here.start_all()
@@ -110,7 +110,7 @@ def all_anew(here: Site) -> None:
     """With radios as they should be."""
     set_right(here.folder, "client-2")
     for process in here.processes.values():
-        process.join(20)
+        process.join(100)
     here.start_all()
 
 

@@ -39,7 +39,7 @@ def intrude(here: Site, keys: KeyPair, hello: Hello) -> ThreadNode:
     def serve() -> None:
         try:
             with Post(here.server, keys, load_public(here.folder / "keys", "ps"), hello) as post:
-                post.serve(node.handlers(), give_up_s=60.0)
+                post.serve(node.handlers(), give_up_s=200.0)
         except BaseException as error:
             node.outcome = error
 
@@ -103,7 +103,7 @@ def test_the_run_is_undisturbed(
                 tried.update(intruders(here))
                 threading.Thread(target=probe, args=(here.port,), daemon=True).start()
                 repeated.extend(put_in(wire) for wire in between.wires.values())
-                deadline = time.monotonic() + 60.0
+                deadline = time.monotonic() + 200.0
                 while any(node.outcome is None for node in tried.values()) and time.monotonic() < deadline:
                     boards[-1]._listen(0.05)
 
