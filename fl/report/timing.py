@@ -69,7 +69,7 @@ def timing_of(study: Study, sgemm_flops_per_second: float | None = None) -> Timi
             jobs=_count(study.timing, "jobs"),
             sgemm_flops_per_second=sgemm_flops_per_second,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunFolderError(
             f"{study.path / 'timing.json'} cannot be read: {error!r}; restore it or remove it"
         ) from error

@@ -31,6 +31,8 @@ from hardware.foundation.sections import Section, as_tuple, explain, nearest
 PLAN_FILE, TIMING_FILE, LOG_FILE = "sweep.json", "timing.json", "dask.log"
 _LONGEST_SLUG = 200
 _MOST_TRIALS = 10_000
+_TIMES, _LONGEST_S = ("wall_seconds", "cpu_seconds"), 1e12
+_DAMAGED = "{} is damaged: restore it, or delete it to go on"
 _TRIAL, _NUMBERED = "trial-{:02d}", re.compile("trial-[0-9]{2,5}")
 _RESERVED = (PLAN_FILE, TIMING_FILE, LOG_FILE)
 _SLUG = re.compile(r"[a-z0-9][a-z0-9.-]*(_[a-z0-9][a-z0-9.-]*)*")
@@ -182,10 +184,28 @@ class SweepFolder:
         """Content of timing.json; empty before the first trial has finished."""
         if not (self.path / TIMING_FILE).exists():
             return {}
-        timing = RunFolder(self.path).read_json(TIMING_FILE)
-        if not isinstance(timing, dict):
-            raise RunFolderError(f"{self.path / TIMING_FILE} is damaged: expected an object")
-        return timing
+        timing: Any = RunFolder(self.path).read_json(TIMING_FILE)
+        try:
+            whole, trials = timing.get("wall_seconds", 0.0), timing.get("trials", ())
+            good = _are_times([whole, *(trial[key] for trial in trials for key in _TIMES)])
+        except (AttributeError, KeyError, TypeError):
+            good = False
+        if not good:
+            raise RunFolderError(_DAMAGED.format(self.path / TIMING_FILE))
+        return dict(timing)
+
+
+def trial_timing(folder: RunFolder) -> dict[str, Any]:
+    """The same of one trial: its times, and the uplinks that it had made by then."""
+    timing = folder.read_json(TIMING_FILE)
+    if not (isinstance(timing, dict) and _are_times([timing.get(key) for key in (*_TIMES, "uplinks")])):
+        raise RunFolderError(_DAMAGED.format(folder.path / TIMING_FILE))
+    return {key: timing[key] for key in (*_TIMES, "uplinks")}
+
+
+def _are_times(values: Iterable[object]) -> bool:
+    """Numbers from 0 on that can be added up; anybody may have written them."""
+    return all(isinstance(value, int | float) and 0.0 <= value < _LONGEST_S for value in values)
 
 
 def shipped_sweeps() -> dict[str, Path]:

@@ -10,7 +10,7 @@ from typing import Any
 from fl.errors import SweepError
 from fl.run.folder import RunFolder
 from fl.sweep.crew import Crew, Disconnected, Lost, Outcome
-from fl.sweep.plan import TIMING_FILE, Point, SweepFolder, SweepPlan
+from fl.sweep.plan import TIMING_FILE, Point, SweepFolder, SweepPlan, trial_timing
 from fl.sweep.worker import Failed, Stopped, TrialTask
 
 _POLL_S = 0.2
@@ -185,7 +185,7 @@ class Session:
     def _write_timing(self) -> None:
         """The time of every finished trial, from its own folder, and of all calls together."""
         trials = [
-            {"point": point.slug, "trial": trial, **folder.read_json(TIMING_FILE)}
+            {"point": point.slug, "trial": trial, **trial_timing(folder)}
             for point in self.plan.points
             for trial, folder in (
                 (trial, self.folder.run_folder(point, trial)) for trial in self.folder.finished(point)

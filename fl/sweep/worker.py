@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fl.errors import RunFolderError, SweepError
+from fl.errors import SweepError
 from fl.run.cluster.expectation import Expected, difference
 from fl.run.config import RunConfig
 from fl.run.folder import RunFolder
-from fl.sweep.plan import TIMING_FILE
+from fl.sweep.plan import TIMING_FILE, trial_timing
 from hardware.foundation.file_errors import described
 from phy.errors import AirdpError
 
@@ -168,12 +168,9 @@ class _Clock:
     def load(self, folder: RunFolder) -> None:
         """Add the time until the last finished uplink of those before."""
         if (folder.path / TIMING_FILE).exists():
-            before = folder.read_json(TIMING_FILE)
-            try:
-                self._wall_seconds += before["wall_seconds"]
-                self._cpu_seconds += before["cpu_seconds"]
-            except (KeyError, TypeError) as error:
-                raise RunFolderError(f"{folder.path / TIMING_FILE} is damaged: delete it to go on") from error
+            before = trial_timing(folder)
+            self._wall_seconds += before["wall_seconds"]
+            self._cpu_seconds += before["cpu_seconds"]
 
     def save(self, folder: RunFolder, uplinks: int) -> None:
         """Write the time until now."""

@@ -270,7 +270,10 @@ def test_a_plan_with_a_config_that_is_none(tmp_path: Path, plan: SweepPlan) -> N
 
 
 def test_timing_that_is_damaged(tmp_path: Path) -> None:
-    for content in (b"{", b"[]"):
+    for content in (
+        *(b"{", b"[]", b"7", b'{"trials": 1}', b'{"trials": [1]}', b'{"trials": [{}]}', b'{"wall_seconds": "x"}'),
+        *(b'{"wall_seconds": NaN}', b'{"wall_seconds": -1}', b'{"wall_seconds": Infinity}', b'{"wall_seconds": null}'),
+    ):
         (tmp_path / "timing.json").write_bytes(content)
         with pytest.raises(RunFolderError, match=r"timing\.json"):
             SweepFolder(tmp_path).timing()

@@ -142,7 +142,9 @@ def test_time_adds_up_over_the_processes_that_worked_on_a_trial(trial: TrialTask
 
 
 def test_damaged_timing_is_told(trial: TrialTask) -> None:
-    for content in ("{}", "[]", "{"):
+    whole = '{"wall_seconds": %s, "cpu_seconds": 1.0, "uplinks": %s}'
+    odd = (whole % ("NaN", "1"), whole % ("1e400", "1"), whole % ("-1", "1"), whole % ("[]", "1"), whole % ("1", '"x"'))
+    for content in ("{}", "[]", "{", *odd):
         trial.folder.path.mkdir(exist_ok=True)
         (trial.folder.path / "timing.json").write_text(content)
         assert "timing.json" in failure_of(trial)
