@@ -120,12 +120,12 @@ def model_at(model: nn.Module, vector: Vector) -> nn.Module:
 
 
 def unflatten_into(model: nn.Module, vector: Vector) -> None:
-    """Write `vector` (d,) into the parameters of `model`."""
-    start = 0
+    """Write `vector` (d,) into the parameters of `model`; one that does not fit changes nothing."""
+    parameters = list(model.parameters())
+    count = sum(parameter.numel() for parameter in parameters)
+    if np.shape(vector) != (count,):
+        raise ModelError(f"a vector of shape {np.shape(vector)} does not fit a model of {count} parameters")
+    pieces = np.split(np.asarray(vector), np.cumsum([parameter.numel() for parameter in parameters])[:-1])
     with torch.no_grad():
-        for parameter in model.parameters():
-            stop = start + parameter.numel()
-            parameter.copy_(torch.from_numpy(vector[start:stop]).view_as(parameter))
-            start = stop
-    if start != vector.size:
-        raise ModelError(f"a vector of {vector.size} parameters does not fit a model of {start}")
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            parameter.copy_(torch.from_numpy(piece).view_as(parameter))

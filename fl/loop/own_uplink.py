@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fl.errors import PrivacyError, RunFolderError
 from fl.learning.settings import LocalMode
@@ -40,6 +41,7 @@ class OwnUplink:
 
     def __init__(self, charged: ChargedUplink, folder: RunFolder, coordinates: int, done: int) -> None:
         self._charged, self._folder, self._coordinates, self._done = charged, folder, coordinates, done
+        self._closed = False
 
     @property
     def config(self) -> RunConfig:
@@ -77,6 +79,8 @@ class OwnUplink:
         is sized for are made, and where an update is not finite. A radio that fails is tried again from a new sounding
         (`radio.attempts`).
         """
+        if self._closed:
+            raise PrivacyError("this air is closed, and nothing was sent: call send within the block of open_uplink")
         number = self._done + 1
         if not self.remaining:
             raise PrivacyError(
@@ -96,9 +100,9 @@ class OwnUplink:
         """Where client i's bounded update comes from."""
         clients = len(self._charged.sizes)
         if not callable(updates):
-            if len(updates) != clients:
-                raise PrivacyError(f"{len(updates)} updates for {clients} clients: expected one for each")
-            given = updates
+            given = _in_order(updates, clients)
+            if len(given) != clients:
+                raise PrivacyError(f"{len(given)} updates for {clients} clients: expected one for each")
             ready = [self._bounded(client, given[client]) for client in range(clients)]
             return lambda client: ready[client]
         make = updates
@@ -127,10 +131,34 @@ class OwnUplink:
                 f"client {client}: local.mode = 'record' needs updates from fl.privacy.clipping.mean_of_clipped, whose "
                 "per-sample terms were clipped; a bare array proves nothing about records"
             )
-        values = update.detach().cpu().numpy() if hasattr(update, "detach") else np.asarray(update)
+        try:
+            values = update.detach().cpu().numpy() if hasattr(update, "detach") else np.asarray(update)
+        except (TypeError, ValueError) as error:
+            raise PrivacyError(f"client {client}'s update is no array of numbers: {error}") from error
         if values.shape != (self._coordinates,):
             raise PrivacyError(f"client {client}'s update has shape {values.shape}: expected ({self._coordinates},)")
         return clip_update(values, self.config.privacy.clip_norm, origin=f"client {client}'s update")
+
+
+def _in_order(updates: Any, clients: int) -> Sequence[Any]:
+    """Updates of client 0, 1, ..., from whatever holds them in this order, or by number."""
+    try:
+        if isinstance(updates, Mapping) and updates.keys() == set(range(clients)):
+            return [updates[client] for client in range(clients)]
+        return list(updates)
+    except TypeError as error:
+        raise PrivacyError(
+            f"updates are a {type(updates).__name__}: expected one for each client, or a function of its number"
+        ) from error
+
+
+def _checked_sizes(sizes: Any, coordinates: Any) -> NDArray[np.int64]:
+    """Records of each client; a size that is no whole number would weigh clients otherwise than it says."""
+    counts = np.asarray(sizes)
+    whole = counts.ndim == 1 and counts.size and counts.dtype.kind in "iu" and int(counts.min()) >= 1
+    if not whole or not isinstance(coordinates, int | np.integer) or coordinates < 1:
+        raise PrivacyError(f"sizes {sizes} and {coordinates} coordinates: expected whole numbers above 0")
+    return counts.astype(np.int64)
 
 
 @contextmanager
@@ -150,10 +178,8 @@ def open_uplink(
     name. resume: go on with the ledger in `out`, after the last uplink that it charges; what became of the model is the
     caller's to keep.
     """
-    resolved = resolve_config(config, {**(overrides or {}), "partition.clients": len(sizes)})
-    counts = np.array(sizes, np.int64)
-    if counts.ndim != 1 or not len(counts) or int(counts.min()) < 1 or coordinates < 1:
-        raise PrivacyError(f"sizes {list(sizes)} and {coordinates} coordinates: expected numbers above 0")
+    counts = _checked_sizes(sizes, coordinates)
+    resolved = resolve_config(config, {**(overrides or {}), "partition.clients": len(counts)})
     folder = RunFolder(Path(out))
     fresh = is_unused(folder.path)
     if not fresh and not resume:
@@ -179,4 +205,8 @@ def open_uplink(
         )
         done = max((mechanism.uplink for mechanism in ledger.mechanisms.values()), default=0)
         journal.log.open()
-        yield OwnUplink(ChargedUplink(uplink, ledger, journal, resolved, counts), folder, coordinates, done)
+        opened = OwnUplink(ChargedUplink(uplink, ledger, journal, resolved, counts), folder, coordinates, done)
+        try:
+            yield opened
+        finally:
+            opened._closed = True

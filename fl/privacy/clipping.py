@@ -55,7 +55,11 @@ def clip_update(update: NDArray[np.float32], clip_norm: float, *, origin: str = 
     `PrivacyError` naming `origin`: nothing can be said about such an update, so it is not sent.
     """
     bound = checked_clip_norm(clip_norm)
-    values = np.ascontiguousarray(update, dtype=np.float32)
+    kind = np.asarray(update).dtype
+    if kind.kind not in "fiub":
+        raise PrivacyError(f"{origin} holds {kind}: expected real numbers; it is not sent")
+    with np.errstate(over="ignore"):  # what becomes infinite is refused with all that is
+        values = np.ascontiguousarray(update, dtype=np.float32)
     norm = float(np.linalg.norm(values.astype(np.float64)))
     if not math.isfinite(norm):
         bad = int(np.count_nonzero(~np.isfinite(values)))

@@ -5,6 +5,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import ValidationError
 
 from fl.errors import ConfigError
@@ -41,6 +42,14 @@ def resolve_config(
 
     overrides: keys by dotted name (`{"local.epochs": 5}`) or by section, laid over it.
     """
+    if not isinstance(config, str | Path | RunConfig | Mapping):
+        raise ConfigError(
+            f"the config is a {type(config).__name__}: expected a shipped name, the path of a TOML file, or a mapping"
+        )
+    if not isinstance(overrides or {}, Mapping):
+        raise ConfigError(
+            f"overrides are a {type(overrides).__name__}: expected a mapping such as {{'local.epochs': 5}}"
+        )
     if isinstance(config, str | Path):
         return load_config(str(config), tables=[overrides or {}], origin=str(config))
     if isinstance(config, RunConfig):
@@ -67,7 +76,7 @@ def _read(source: str) -> dict[str, Any]:
 
 def _lay_over(data: dict[str, Any], table: Mapping[str, Any], origin: str) -> None:
     for key, value in table.items():
-        *sections, last = key.split(".")
+        *sections, last = str(key).split(".")
         place = data
         for name in sections if not isinstance(value, Mapping) else [*sections, last]:
             place = place.setdefault(name, {})
@@ -76,7 +85,14 @@ def _lay_over(data: dict[str, Any], table: Mapping[str, Any], origin: str) -> No
         if isinstance(value, Mapping):
             _lay_over(place, value, origin)
         else:
-            place[last] = value
+            place[last] = _as_in_toml(value)
+
+
+def _as_in_toml(value: Any) -> Any:
+    """Paths and numpy's numbers, which Python callers have, as what TOML has for them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
 
 
 def apply_override(data: dict[str, Any], override: str) -> None:

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from fl import flatten, open_uplink, read_ledger
+from fl import flatten, open_uplink, read_ledger, unflatten_into
 from fl.cli.main import main
 from fl.dashboard.follow import Followed
-from fl.errors import PrivacyError, RunFolderError
+from fl.errors import ConfigError, ModelError, PrivacyError, RunFolderError
 from fl.privacy.clipping import mean_of_clipped
 from fl.random_streams import Stream, generator
 from fl.run import run
 from fl.run.assemble import assemble
-from fl.run.config import parse_config
+from fl.run.config import parse_config, resolve_config
 from fl.run.folder import RunFolder
 
 SIZES = [30, 20, 10]
@@ -102,6 +102,11 @@ def test_nothing_is_sent_beyond_the_budget_or_the_uplinks_that_noise_is_sized_fo
         (lambda: updates(1)[:2], "2 updates for 3 clients"),
         (lambda: [*updates(1)[:2], np.full(40, np.nan, np.float32)], "client 2's update has 40 NaN"),
         (lambda: updates(1, coordinates=41), r"shape \(41,\): expected \(40,\)"),
+        (lambda: None, "updates are a NoneType: expected one for each client"),
+        (lambda: [*updates(1)[:2], np.full(40, 1j)], "client 2's update holds complex128: expected real numbers"),
+        (lambda: [*updates(1)[:2], ["a"] * 40], "client 2's update holds <U1: expected real numbers"),
+        (lambda: [*updates(1)[:2], [[1.0], [1.0, 2.0]]], "client 2's update is no array of numbers"),
+        (lambda: dict(enumerate(updates(1)[:2])), "2 updates for 3 clients"),
     ],
 )
 def test_updates_that_do_not_fit_are_not_sent(tmp_path: Path, wrong: Any, message: str) -> None:
@@ -109,6 +114,65 @@ def test_updates_that_do_not_fit_are_not_sent(tmp_path: Path, wrong: Any, messag
         with pytest.raises(PrivacyError, match=message):
             air.send(wrong())
         assert air.ledger.mechanisms == {}
+
+
+def test_updates_by_number_and_of_a_generator_are_in_order(tmp_path: Path) -> None:
+    given = updates(1)
+    received = []
+    for name, held in (("a", given), ("b", {2: given[2], 0: given[0], 1: given[1]}), ("c", iter(given))):
+        with open_uplink(
+            {"uplink": {"kind": "ideal"}}, sizes=np.array(SIZES), coordinates=40, out=tmp_path / name
+        ) as air:
+            received.append(air.send(held).values)
+    assert (received[0] == received[1]).all()
+    assert (received[0] == received[2]).all()
+
+
+@pytest.mark.parametrize(("sizes", "coordinates"), [([1.5, 2, 2], 4), ([0, 1], 4), ([], 4), (3, 4), ([1, 2], 4.0)])
+def test_sizes_are_whole_numbers(tmp_path: Path, sizes: Any, coordinates: Any) -> None:
+    """They weigh the clients: one that was rounded would weigh them otherwise than it says."""
+    with (
+        pytest.raises(PrivacyError, match="expected whole numbers above 0"),
+        open_uplink(SYMBOL, sizes=sizes, coordinates=coordinates, out=tmp_path / "loop"),
+    ):
+        pass
+    assert not (tmp_path / "loop").exists()
+
+
+def test_nothing_is_sent_after_the_block(tmp_path: Path) -> None:
+    with open_uplink(SYMBOL, sizes=SIZES, coordinates=40, out=tmp_path / "loop") as air:
+        pass
+    with pytest.raises(PrivacyError, match="this air is closed, and nothing was sent"):
+        air.send(updates(1))
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "message"),
+    [
+        (3, None, "the config is a int: expected a shipped name"),
+        ("quickstart", ["uplink.uplinks=3"], "overrides are a list: expected a mapping"),
+        ("quickstart", {3: 3}, "unknown key '3'"),
+    ],
+)
+def test_what_is_no_config_is_refused(config: Any, overrides: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve_config(config, overrides)
+
+
+def test_numbers_of_numpy_and_paths_are_taken_as_values() -> None:
+    overrides = {"uplink.uplinks": np.int64(7), "privacy.epsilon": np.float32(0.5), "data.path": Path("a") / "b"}
+    made = resolve_config({"data": {"set": "npz"}}, overrides)
+    assert (made.uplink.uplinks, made.privacy.epsilon, made.data.path) == (7, 0.5, "a/b")
+
+
+def test_a_vector_that_does_not_fit_a_model_changes_nothing() -> None:
+    net = torch.nn.Linear(2, 2)
+    before = flatten(net)
+    with pytest.raises(ModelError, match=r"shape \(5,\) does not fit a model of 6"):
+        unflatten_into(net, np.zeros(5, np.float32))
+    assert (flatten(net) == before).all()
+    unflatten_into(net, torch.arange(6.0))
+    assert flatten(net).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 def test_records_are_claimed_only_for_terms_that_were_clipped(tmp_path: Path) -> None:
