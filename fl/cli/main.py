@@ -49,6 +49,7 @@ COMMANDS = {
     "doctor": ("labs", "what is installed, what is missing, how to get it"),
 }
 """Name of each, the group that its module is in, and its summary."""
+_KEYS = "; a key of a file is overridden with --set A.B=C"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -107,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown:
             # Of the command's own help: argparse would name that of `airdp`.
             program = f"airdp {options.command}" if options.command else "airdp"
-            parser.exit(2, f"{program}: error: unrecognized arguments: {' '.join(unknown)}; see {program} --help\n")
+            hint = f"see {program} --help{_KEYS if 'set' in options else ''}"
+            parser.exit(2, f"{program}: error: unrecognized arguments: {' '.join(unknown)}; {hint}\n")
         if options.call is None:
             parser.print_help()
             return 0

@@ -23,7 +23,9 @@ class Section(BaseModel):
 
 def nearest(given: str, valid: Iterable[str]) -> str:
     """`; did you mean 'x'?`, or nothing where no valid name is near."""
-    close = difflib.get_close_matches(given, list(valid), n=1, cutoff=0.5)
+    names = list(valid)
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    close = close or difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

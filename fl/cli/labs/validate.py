@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 REFUTED = 3
 DEFAULT_TRIALS = 2000
 _DELTA = 1e-5
+_MOST_TRIALS = 1_000_000
 _EXAMPLES = (0.5, 1.0, 1.5)
 """mu for which epsilon against an observer is shown beside the claimed one."""
 _ROLES = ("dedicated", "rotating", "none")
@@ -91,8 +92,8 @@ def _lab(options: argparse.Namespace) -> "Lab":
 
 
 def _check(lab: "Lab", options: argparse.Namespace) -> None:
-    if options.trials < 32:
-        raise ConfigError(f"--trials is {options.trials}: expected 32 or more")
+    if not 32 <= options.trials <= _MOST_TRIALS:
+        raise ConfigError(f"--trials is {options.trials}: expected 32 to {_MOST_TRIALS}")
     if not (math.isfinite(options.jamming) and options.jamming > 0):
         raise ConfigError(f"--jamming is {options.jamming}: expected a number above 0")
     if options.blocks is not None and options.blocks < 1:

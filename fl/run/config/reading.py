@@ -118,4 +118,14 @@ def parse_config(data: Mapping[str, Any], origin: str = "config") -> RunConfig:
     try:
         return RunConfig.model_validate(dict(data))
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {explain(error, RunConfig, data)}") from error
+        raise ConfigError(f"{origin}: {explain(error, RunConfig, data)}{_of_labs(data)}") from error
+
+
+def _of_labs(data: Mapping[str, Any]) -> str:
+    """A word on sections that belong into another file."""
+    from hardware.lab.file import lab_file_model
+
+    strange = sorted(data.keys() & lab_file_model().model_fields.keys() - RunConfig.model_fields.keys())
+    if not strange:
+        return ""
+    return f"; [{strange[0]}] is for lab files: `airdp init lab mylab.toml` writes one, and --lab mylab.toml takes it"

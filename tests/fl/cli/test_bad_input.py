@@ -409,6 +409,14 @@ def test_commands_and_options_that_do_not_exist(command: Command) -> None:
     assert_refused(command("run"), "CONFIG")
     assert_refused(command("run", "quickstart", "--outt", "x"), "--outt", "see airdp run --help")
     assert_refused(command("run", "loopback", "--backend", "a'b", "--dry-run"), "backend 'a'b' is not one of")
+    assert_refused(command("run", "quickstart", "--uplinks", "10"), "--uplinks 10", "overridden with --set A.B=C")
+    assert_refused(command("run", "QUICKSTART"), "did you mean 'quickstart'?")
+    assert_refused(
+        command("run", "loopback", "--set", "medium.gain_db=1"), "unknown key 'medium'", "[medium] is for lab files"
+    )
+    assert_refused(
+        command("validate", "loopback", "--trials", 10**12), "--trials is 1000000000000: expected 32 to 1000000"
+    )
     assert_refused(command("account"), "--rounds")
     assert_refused(command("bench", "no-such"), "no benchmark 'no-such'", "local-round")
     assert_refused(command("bench", "--repeats", "0"), "--repeats is 0")
