@@ -75,7 +75,7 @@ def spectrum_of(silence: Silence) -> Spectrum:
 
 
 def windowed_power(silence: Silence) -> NDArray[np.float64]:
-    """Mean |z|^2 (K,) as it is through Hann's window; infinite where a neighbour was not observed.
+    """Mean |z|^2 (K,) as it is through Hann's window; without it where a neighbour was not observed.
 
     A block that is just cut out has sidelobes: of what is four subcarriers away 2.5 % arrive, so that a notch of 40 dB,
     eight subcarriers wide, looks like one of 16 dB. Through the window it is 40 dB deep. In frequency that window is
@@ -85,7 +85,7 @@ def windowed_power(silence: Silence) -> NDArray[np.float64]:
     places, cells = silence.subcarriers, silence.cells
     inner = np.flatnonzero((np.diff(places)[:-1] == 1) & (np.diff(places)[1:] == 1)) + 1
     windowed = cells[:, inner] - np.float32(0.5) * (cells[:, inner - 1] + cells[:, inner + 1])
-    powers = np.full(places.size, np.inf)
+    powers = silence.bin_power
     powers[inner] = mean_power(windowed) / 1.5
     return powers
 
