@@ -189,7 +189,7 @@ def _attacks(lab: "Lab", options: argparse.Namespace) -> "list[Attack]":
     return [
         Attack(
             client=number,
-            uplinks=max(8, math.ceil(2 * options.trials / WORST)),
+            uplinks=max(8, 2 * math.ceil(options.trials / WORST)),
             air=air,
             seed=options.seed,
             jammer=_role(lab, options),

@@ -210,9 +210,10 @@ def test_an_observer_near_a_client_and_far_from_the_jammer(tmp_path: Path, comma
 def test_the_command(tmp_path: Path, command: Callable[..., Outcome]) -> None:
     out = tmp_path / "page"
     quieter = ["--set", "medium.noise_var_complex=8e-6"]
-    arguments = ["--trials", "64", "--client", "client-2", "--jammer", "none", "--json", "--out", str(out)]
+    arguments = ["--trials", "70", "--client", "client-2", "--jammer", "none", "--json", "--out", str(out)]
     outcome = command("validate", "loopback", *quieter, *arguments)
     found = json.loads(outcome.out)
+    assert (found["uplinks"], found["trials"] >= 70) == (10, True)
     assert outcome.code == {"holds": 0, "refuted": 3}[found["verdict"]]
     assert set(found["views"]) == {"samples", "cells"}
     for view in found["views"].values():
