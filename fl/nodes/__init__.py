@@ -13,7 +13,7 @@ messages are the server's; a node adds its own counter's offset. An uplink goes 
 A failure before TRANSMIT costs no privacy; after it the worst case stays spent. Where the plan needs the jammer and it
 is not there, nobody sends; where its noise may not have gone out whole, the uplink is accounted for without it.
 
-`messages` and `link` are the language, `coordinator` with `sounding`, `stage` and `noise_sizing` the public side,
+`messages` and `link` are the language, `coordinator` with `stage` the public side, `noise` what is planned and counted,
 `client`, `jammer`, `server` and `transmitter` the nodes, `soundings` what a sounding shows and how wrong it may be,
 `diagnosis` what a simulation can know besides, and `radio_uplink` the adapter to the `Uplink` contract.
 """

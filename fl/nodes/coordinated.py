@@ -10,7 +10,7 @@ from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
 from fl.nodes.coordinator import VIEW, Cast, Coordinator, Round
 from fl.nodes.link import Link
-from fl.nodes.noise_sizing import NoiseSizing
+from fl.nodes.noise.sizing import NoiseSizing
 from fl.nodes.server import ServerNode
 from fl.nodes.soundings.conversation import NoiseCheck
 from fl.nodes.stage import Stage

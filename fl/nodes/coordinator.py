@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fl.errors import PrivacyError
-from fl.nodes.accounting import accounted
 from fl.nodes.air_format import AirFormat
 from fl.nodes.circuits import charged_gain_upper, least_jamming
 from fl.nodes.link import Link
@@ -28,7 +27,8 @@ from fl.nodes.messages import (
     Transmit,
     Withdraw,
 )
-from fl.nodes.noise_sizing import IDEAL, NoiseSizing, weakest_gains
+from fl.nodes.noise.accounting import accounted
+from fl.nodes.noise.sizing import IDEAL, NoiseSizing, weakest_gains
 from fl.nodes.soundings.conversation import NoiseCheck, Soundings, sound
 from fl.nodes.stage import Stage, block_number
 from fl.privacy.conditions import View

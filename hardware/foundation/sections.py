@@ -89,7 +89,7 @@ def _said(kind: str, message: str, given: Any) -> str:
     if kind in {"model_type", "dataclass_type"}:
         message = "expected a section with keys of its own"
     elif isinstance(given, float) and math.isnan(given):
-        message = "expected a number"
+        message = "expected a finite number"
     elif kind == "list_type" and isinstance(given, str):
         return f'expected a list, such as ["{_shortened(given)}"]'
     named = isinstance(given, str) and repr(given) in message

@@ -8,7 +8,7 @@ import pytest
 from fl.errors import PrivacyError
 from fl.nodes.air_format import AirFormat
 from fl.nodes.messages import Circuits, FlatChannel, SoundedChannel
-from fl.nodes.noise_sizing import NoiseSizing, weakest_gains
+from fl.nodes.noise.sizing import NoiseSizing, weakest_gains
 from fl.nodes.precoding import ESTIMATOR_BIAS, OUT_OF_BAND
 from fl.uplink.alpha_u import AlphaU, Fixed, ForNoise, Largest, PowerSettings
 from fl.uplink.jammer import SILENT, FactorOn, JammerRole, JammerSettings

@@ -203,7 +203,7 @@ def test_a_section_must_be_a_table(section: str) -> None:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"privacy": {"epsilon": float("nan")}}, "privacy.epsilon: expected a number (given nan)"),
+        ({"privacy": {"epsilon": float("nan")}}, "privacy.epsilon: expected a finite number (given nan)"),
         ({"tracking": {"to": "mlflow"}}, 'tracking.to: expected a list, such as ["mlflow"]'),
         ({"tracking": {"to": ["mlfow"]}}, "'mlfow' is not one of mlflow, tensorboard, wandb, nor an import path"),
         ({"data": {"set": "CIFAR-10"}}, "by its import path: 'torchvision:CIFAR10', from the folder data.path"),
