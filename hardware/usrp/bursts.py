@@ -33,10 +33,12 @@ _EARLY_S = 1e-3
 
 @dataclass
 class _Burst:
-    """begun: set when the box has taken what it can of it. handed: samples that it has taken."""
+    """offered: whether packets of it may be on their way. begun: set when the box has taken what it can of it. handed:
+    samples that it has taken."""
 
     start: int
     words: Words
+    offered: bool = False
     begun: threading.Event = field(default_factory=threading.Event)
     handed: int = 0
 
@@ -138,6 +140,8 @@ class BurstStream:
                 if self._stopping.is_set():
                     return
                 burst = self._queue.popleft()
+                # Before its first packet leaves: the message about it may be here before `send` has returned.
+                burst.offered = True
             try:
                 self._send(burst)
             except RuntimeError as error:
@@ -208,12 +212,16 @@ class BurstStream:
     def _hit_by(self, event: str, at: int | None) -> list[_Burst]:
         """The burst that was under way; of lost packets nobody knows to which of those in the box they belonged."""
         if event.startswith("seq_error"):
-            return [one for one in self._unsettled if one.handed]
+            return [one for one in self._unsettled if one.offered]
         return [one for one in self._unsettled if at is None or one.start <= at][:1]
 
     def _ended_by(self, at: int | None) -> list[_Burst]:
+        """The burst that ended then: of another that ended before, and of which nothing came, it says nothing."""
+        if at is None:
+            return self._unsettled[:1]
         early = round(_EARLY_S * self._ticks.tick_rate_hz / self._ticks.per_sample)
-        return [one for one in self._unsettled if at is None or one.end <= at + early][:1]
+        over = [one for one in self._unsettled if one.end <= at + early]
+        return sorted(over, key=lambda one: abs(one.end - at))[:1]
 
 
 def _error(name: str, event: str, start: int) -> HardwareError | None:

@@ -1,6 +1,9 @@
 """The parts of the USRP backend that need neither a box nor UHD: gains, converters, ticks, lab files."""
 
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from queue import Empty, Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,18 +12,26 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fl.cli.main import main
 from hardware.lab.clock import ClockMode
 from hardware.lab.file import find_lab, parse_lab
 from hardware.lab.opened import open_lab, open_radio
-from hardware.radio.errors import CapabilityError, HardwareError, LabFileError, MixedLabError
+from hardware.radio.errors import (
+    CapabilityError,
+    HardwareError,
+    LabFileError,
+    MixedLabError,
+    RadioTimeoutError,
+    TxLostPacketError,
+)
 from hardware.radio.tx_gains import LOWEST_TX_GAIN_DB, TxGainRange
 from hardware.usrp import device
 from hardware.usrp.bursts import BurstStream
 from hardware.usrp.converters import FULL_SCALE, clips_at_half_scale, dac_bits, to_samples, to_words, tx_step
 from hardware.usrp.settings import Source, UsrpBox, usrp_of
-from hardware.usrp.ticks import ticks_of
+from hardware.usrp.ticks import Ticks, ticks_of
 from hardware.usrp.timing import require_common_sources
 
 SBX = TxGainRange(0.0, 31.5, 0.5)
@@ -176,6 +187,91 @@ def test_messages_that_cannot_be_heard_are_an_error_that_says_why(monkeypatch: p
         stream.settle(0)
     assert not box.usable
     stream.stop()
+
+
+class Said:
+    """A streamer without a box. fates: what the box says about each burst, nothing for one of which nothing comes.
+
+    A message has been heard before `send` returns, as it may be where packets are lost on the way to a real one.
+    """
+
+    def __init__(self, fates: Iterable[str], ticks: Ticks) -> None:
+        self.fates, self.ticks, self.tick = iter(fates), ticks, 0
+        self.messages: Queue[tuple[str, int]] = Queue()
+
+    def send(self, words: NDArray[np.int32], metadata: Any, timeout_s: float) -> int:
+        fate = next(self.fates)
+        if fate:
+            end = metadata.time_spec + len(words) * self.ticks.per_sample
+            self.messages.put((fate, end if fate == "burst_ack" else 0))
+            while self.messages.unfinished_tasks:
+                time.sleep(0.001)
+        return len(words)
+
+    def recv_async_msg(self, metadata: Any, timeout_s: float) -> bool:
+        if self.tick:
+            self.messages.task_done()
+        try:
+            metadata.event_code, self.tick = self.messages.get(timeout=0.01)
+        except Empty:
+            self.tick = 0
+            return False
+        self.tick = max(self.tick, 1)
+        metadata.has_time_spec = True
+        metadata.time_spec = SimpleNamespace(to_ticks=lambda _: self.tick)
+        return True
+
+
+@pytest.fixture
+def stream_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., BurstStream]]:
+    """A transmit stream whose bursts have these fates."""
+    made: list[BurstStream] = []
+
+    def make(*fates: str) -> BurstStream:
+        ticks = ticks_of("box", 100e6, 4e6)
+        monkeypatch.setattr(Ticks, "time_of", lambda ticks, sample: sample * ticks.per_sample)
+        usrp = SimpleNamespace(get_num_mboards=lambda: 1, get_tx_stream=lambda _: Said(fates, ticks))
+        uhd = SimpleNamespace(
+            usrp=SimpleNamespace(MultiUSRP=lambda _: usrp, StreamArgs=lambda *_: SimpleNamespace()),
+            types=SimpleNamespace(TXAsyncMetadata=SimpleNamespace, TXMetadata=SimpleNamespace),
+        )
+        monkeypatch.setattr(device, "library", lambda: uhd)
+        made.append(BurstStream(device.UsrpDevice("box", "addr=x"), ticks, 0.2, lockstep=False))
+        return made[-1]
+
+    yield make
+    for stream in made:
+        stream.stop()
+
+
+BURST = np.ones(1000, np.int32)
+
+
+def test_bursts_that_went_out_whole_are_confirmed(stream_of: Callable[..., BurstStream]) -> None:
+    stream = stream_of("burst_ack", "burst_ack")
+    for start in (10_000, 11_000):
+        stream.place(BURST, start)
+    stream.settle(12_000)
+
+
+def test_a_burst_of_which_packets_are_lost_while_it_is_handed_over_is_damaged(
+    stream_of: Callable[..., BurstStream],
+) -> None:
+    """The box complains before libuhd has come back from handing the burst over; the next one is whole."""
+    stream = stream_of("seq_error", "burst_ack")
+    stream.place(BURST, 10_000)
+    with pytest.raises(TxLostPacketError, match="the burst at sample 10000"):
+        stream.settle(11_000)
+    stream.place(BURST, 20_000)
+    stream.settle(21_000)
+
+
+def test_a_burst_is_not_confirmed_by_what_is_said_of_the_next(stream_of: Callable[..., BurstStream]) -> None:
+    stream = stream_of("", "burst_ack")
+    for start in (10_000, 20_000):
+        stream.place(BURST, start)
+    with pytest.raises(RadioTimeoutError, match="the burst at sample 10000"):
+        stream.settle(21_000)
 
 
 def test_boxes_without_an_address_or_with_the_same_are_refused() -> None:

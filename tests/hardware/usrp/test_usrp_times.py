@@ -161,13 +161,18 @@ class TestBoxes:
         stream = receiver._rx
         assert stream is not None
         uhd = receiver.device.uhd
-        for mode in ("stop_cont", "start_cont"):
-            command = uhd.types.StreamCMD(getattr(uhd.types.StreamMode, mode))
-            command.stream_now = True
-            stream._streamer.issue_stream_cmd(command)
-        lost = receiver.now() + receiver.lead_samples
+
+        def receive_from_now() -> None:
+            for mode in ("stop_cont", "start_cont"):
+                command = uhd.types.StreamCMD(getattr(uhd.types.StreamMode, mode))
+                command.stream_now = True
+                stream._streamer.issue_stream_cmd(command)
+            receiver.receive(1000, receiver.now() + receiver.lead_samples)
+
         with pytest.raises(LostPacketError, match="began between two"):
-            receiver.receive(1000, lost)
+            # One "now" in so many is the tick of a sample.
+            for _ in range(8):
+                receive_from_now()
         ready(lab)
         assert delay_of_a_burst(bench) == before
 
