@@ -162,17 +162,17 @@ class TestBoxes:
         assert stream is not None
         uhd = receiver.device.uhd
 
-        def receive_from_now() -> None:
-            for mode in ("stop_cont", "start_cont"):
-                command = uhd.types.StreamCMD(getattr(uhd.types.StreamMode, mode))
-                command.stream_now = True
-                stream._streamer.issue_stream_cmd(command)
-            receiver.receive(1000, receiver.now() + receiver.lead_samples)
-
-        with pytest.raises(LostPacketError, match="began between two"):
+        def begin_again_and_receive() -> None:
             # One "now" in so many is the tick of a sample.
             for _ in range(8):
-                receive_from_now()
+                for mode in ("stop_cont", "start_cont"):
+                    command = uhd.types.StreamCMD(getattr(uhd.types.StreamMode, mode))
+                    command.stream_now = True
+                    stream._streamer.issue_stream_cmd(command)
+                receiver.receive(1000, receiver.now() + receiver.lead_samples)
+
+        with pytest.raises(LostPacketError, match="began between two"):
+            begin_again_and_receive()
         ready(lab)
         assert delay_of_a_burst(bench) == before
 
