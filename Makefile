@@ -14,9 +14,9 @@ help: ## this list
 demo: setup-run ## set up what the software loopback needs and run the quickstart experiment
 	$(BIN)/airdp run quickstart $(ARGS)
 
-# A process for each core, each with whole files: many tests start processes and wait for them.
+# A process for each core and one more, four at most, each with whole files: many tests start processes and wait for them.
 test: setup-dev ## run the tests
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
+	cores=$$(nproc) && $(BIN)/python -m pytest --numprocesses $$((cores < 3 ? cores + 1 : 4)) --dist loadfile $(ARGS)
 
 check: setup-dev ## lint, formatting, types and layers
 	$(BIN)/ruff check .
