@@ -99,8 +99,8 @@ def test_a_transmitter_that_is_not_heard() -> None:
 
 
 def test_a_burst_that_comes_after_it_was_given_up_is_not_taken_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first search is over before the first burst can have passed the queues, and the second finds that one."""
-    limits, found = [100_000], list[Arrival | None]()
+    """The first search is over before the first burst has passed the queues, and the second finds that one."""
+    limits, found = [1], list[Arrival | None]()
 
     def impatient(queue_samples: int, server: CountedRadio) -> int:
         return limits.pop() if limits else alignment_limit(queue_samples, server)
