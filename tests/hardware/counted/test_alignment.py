@@ -99,8 +99,12 @@ def test_a_transmitter_that_is_not_heard() -> None:
 
 
 def test_a_burst_that_comes_after_it_was_given_up_is_not_taken_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first search is over before the first burst has passed the queues, and the second finds that one."""
-    limits, found = [1], list[Arrival | None]()
+    """The first search is over before the first burst can have passed the queues, and the second finds that one.
+
+    On a busy machine queues may be empty, and the first search finds it: the count is right then too, and the test
+    begins again.
+    """
+    limits, found = list[int](), list[Arrival | None]()
 
     def impatient(queue_samples: int, server: CountedRadio) -> int:
         return limits.pop() if limits else alignment_limit(queue_samples, server)
@@ -111,16 +115,17 @@ def test_a_burst_that_comes_after_it_was_given_up_is_not_taken_for_the_next(monk
 
     monkeypatch.setattr(alignment, "alignment_limit", impatient)
     monkeypatch.setattr(alignment, "find_burst", watched)
-    with plutos(lab_of(pluto={"buffer_samples": 16 * BLOCK}, noise_var_complex=1e-6)) as opened:
-        configured(opened)
-        opened.ready()
-        missed, late, following = found
-        assert missed is None
-        assert late is not None
-        assert following is not None
-        burst, start = waveform(3000), opened.start_sample()
-        opened.radios["sender"].transmit(burst, start)
-        assert arrival(opened.ps.receive(4000, start).samples, burst)[0] == ARRIVAL_SAMPLES
+    for _ in range(6):
+        limits[:], found[:] = [100_000], []
+        with plutos(lab_of(pluto={"buffer_samples": 16 * BLOCK}, noise_var_complex=1e-6)) as opened:
+            configured(opened)
+            opened.ready()
+            burst, start = waveform(3000), opened.start_sample()
+            opened.radios["sender"].transmit(burst, start)
+            assert arrival(opened.ps.receive(4000, start).samples, burst)[0] == ARRIVAL_SAMPLES
+        if [one is not None for one in found] == [False, True, True]:
+            return
+    pytest.fail(f"no burst came after it was given up: {found}")
 
 
 def test_a_clock_that_is_not_shared_is_found_out() -> None:
