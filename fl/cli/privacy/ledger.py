@@ -9,7 +9,7 @@ from fl.cli.output import RESULTS, print_baseline, print_json, print_privacy
 from fl.nodes.apart.comparison import Comparison, compare
 from fl.privacy.accountant import Accountant
 from fl.privacy.conditions import View
-from fl.privacy.ledger import read_ledger
+from fl.privacy.ledger import LedgerContents, read_ledger
 from fl.privacy.liu_simeone import state_published
 from fl.privacy.sensitivity import Label, Neighbours
 from fl.privacy.statement import CLOSED_FORMS, state_privacy
@@ -65,39 +65,17 @@ def call(options: argparse.Namespace) -> int:
     planned = (path.parent / ALLOCATION).exists()
     allocation = RunFolder(path.parent).read_json(ALLOCATION) if planned else None
     if options.json:
-        print_json(
-            {
-                "valid": True,
-                "authorised": contents.authorised,
-                "accounted": contents.accounted,
-                "resumes": contents.resumes,
-                "clients": len(header.sizes),
-                "samples": sum(header.sizes),
-                "head": contents.head,
-                "header": {
-                    "view": header.view.value,
-                    "delta_bounds": header.delta_bounds,
-                    "confidence": header.confidence,
-                },
-                **{key: value for key, value in statements[0].to_json().items() if key != "uplinks"},
-                "privacy": [statement.to_json() for statement in statements],
-                **({"against": [_comparison_json(one) for one in comparisons]} if comparisons else {}),
-                **({} if allocation is None else {"allocation": allocation, "published": published.to_json()}),
-            }
-        )
+        record = _header_json(contents) | {
+            **{key: value for key, value in statements[0].to_json().items() if key != "uplinks"},
+            "privacy": [statement.to_json() for statement in statements],
+        }
+        if comparisons:
+            record["against"] = [_comparison_json(one) for one in comparisons]
+        if allocation is not None:
+            record |= {"allocation": allocation, "published": published.to_json()}
+        print_json(record)
         return _code(comparisons)
-    RESULTS.print(
-        f"{path}: chain intact, {contents.authorised} transmissions authorised, {contents.accounted} accounted for",
-        soft_wrap=True,
-    )
-    if contents.unaccounted:
-        RESULTS.print(
-            f"{contents.unaccounted} without an account (a run was cut off or is going on): they count without the "
-            "jammer, because nothing proves that its noise was on the air",
-            soft_wrap=True,
-        )
-    if header.confidence is not None:
-        RESULTS.print(f"confidence of each measured bound: 1 - {1 - header.confidence:.3g}")
+    _print_state(path, contents)
     print_privacy(statements)
     if allocation is not None:
         print_baseline(published, allocation)
@@ -109,6 +87,42 @@ def call(options: argparse.Namespace) -> int:
             soft_wrap=True,
         )
     return _code(comparisons)
+
+
+def _header_json(contents: LedgerContents) -> dict[str, Any]:
+    """What the file says of itself."""
+    header = contents.header
+    return {
+        "valid": True,
+        "authorised": contents.authorised,
+        "accounted": contents.accounted,
+        "resumes": contents.resumes,
+        "clients": len(header.sizes),
+        "samples": sum(header.sizes),
+        "head": contents.head,
+        "header": {
+            "view": header.view.value,
+            "delta_bounds": header.delta_bounds,
+            "confidence": header.confidence,
+        },
+    }
+
+
+def _print_state(path: Path, contents: LedgerContents) -> None:
+    """How many transmissions there are, and what is known of them."""
+    RESULTS.print(
+        f"{path}: chain intact, {contents.authorised} transmissions authorised, {contents.accounted} accounted for",
+        soft_wrap=True,
+    )
+    if contents.unaccounted:
+        RESULTS.print(
+            f"{contents.unaccounted} without an account (a run was cut off or is going on): they count without the "
+            "jammer, because nothing proves that its noise was on the air",
+            soft_wrap=True,
+        )
+    confidence = contents.header.confidence
+    if confidence is not None:
+        RESULTS.print(f"confidence of each measured bound: 1 - {1 - confidence:.3g}")
 
 
 def _comparison_json(one: Comparison) -> dict[str, Any]:

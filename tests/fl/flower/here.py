@@ -61,6 +61,7 @@ class GridHere(Grid):
         self.replies += answered
         return answered
 
+    # What Flower's Grid has besides, and a strategy does not use: whoever asks for it is told.
     def set_run(self, run: Any) -> None:
         raise NotImplementedError
 
