@@ -12,6 +12,7 @@ from fl.privacy.ledger import Ledger
 from fl.privacy.mechanism import RoundMechanism, SigmaOrigin
 from fl.run.charging import ChargedUplink, ledger_header
 from fl.run.config import parse_config
+from tests.fl.privacy.mechanisms import without_jammer
 
 SIZES = np.array([100, 300])
 NOTHING: Any = None
@@ -19,21 +20,8 @@ NOTHING: Any = None
 
 def uplink_of(sigma: float) -> RoundMechanism:
     """A record's ratio is 1/(400 sigma), and a step of a converter may add ten times as much."""
-    return RoundMechanism(
-        uplink=1,
-        received_gains=(1.0, 1.0),
-        sigma=sigma,
-        sigma_origin=SigmaOrigin.MEASURED,
-        record_bounded=True,
-        clip_norm=1.0,
-        alpha_u=1.0,
-        alpha_cj=0.0,
-        jammer_gain=0.0,
-        noise_std_real=sigma,
-        view=View.SAMPLES,
-        bounds=(("noise", 1e-9),),
-        rounding=10.0 / 400.0,
-    )
+    plain = without_jammer((1.0, 1.0), sigma, SigmaOrigin.MEASURED, record_bounded=True)
+    return replace(plain, view=View.SAMPLES, bounds=(("noise", 1e-9),), rounding=10.0 / 400.0)
 
 
 @pytest.mark.parametrize(("ratio", "whole"), [(0.5, False), (3.0, True)])
